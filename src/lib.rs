@@ -1,0 +1,23 @@
+//! weir: CAKE and CoDel in user space.
+//!
+//! The house has floors, and each imports only from those below it:
+//!
+//! * [`time`], [`units`], [`rng`], [`packet`], [`pool`]: plain types. Time is an argument everywhere.
+//! * [`wire`]: bounded lenses on the bytes of a frame. [`classify`]: bytes to what the queues need.
+//! * [`mark`]: what may be done to the DS byte. [`qdisc`]: the disciplines, one file or folder each.
+//! * [`spec`]: the words people write (`tc`'s), to the parameters of the disciplines and back.
+//! * [`stats`]: counters, histograms, `tc`'s text and JSON.
+//! * [`pipeline`]: stages in a row. [`trace`]: virtual time over a table of arrivals.
+//!
+//! ARCHITECTURE.md has the picture, the frame's route and the invariants.
+
+pub mod classify;
+pub mod packet;
+pub mod pipeline;
+pub mod pool;
+pub mod qdisc;
+pub mod rng;
+pub mod stats;
+pub mod time;
+pub mod units;
+pub mod wire;

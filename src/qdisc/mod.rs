@@ -1,0 +1,146 @@
+//! Queueing disciplines: what they share.
+//!
+//! A discipline is a struct with parameters, state and three verbs. It owns no packet memory, reads
+//! no clock and draws no randomness of its own; all that comes in through [`Cx`]. The dead come out
+//! too: whatever does not leave through `dequeue` leaves through [`Drops`], with a reason.
+
+pub mod drops;
+pub mod fifo;
+
+use crate::classify::{Hashing, Headers};
+use crate::pool::{Frame, Pool, Slot};
+use crate::rng::Random;
+use crate::stats::StageStats;
+use crate::time::Instant;
+pub use drops::{Drops, Reason};
+
+/// Which kernel's decisions are wanted, where kernels differ (decisions.md 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compat {
+    /// As recorded from Linux 6.12.117.
+    V6_12,
+    /// The newest kernel the specifications describe, repairs included.
+    #[default]
+    Latest,
+}
+
+/// The bytes of frames, for the few rules that must look at queued packets again (ACK filter) or
+/// write more than the DS byte (multi-bit ECN).
+pub trait Frames {
+    /// The frame from its first byte; may be cut behind the headers where only those are kept.
+    fn bytes(&self, slot: Slot, packet: &crate::packet::Packet) -> &[u8];
+    /// The same, to be written to.
+    fn bytes_mut(&mut self, slot: Slot, packet: &crate::packet::Packet) -> &mut [u8];
+}
+
+/// No frame bytes at all: for disciplines and tests that never look.
+#[derive(Debug, Default)]
+pub struct NoFrames;
+
+impl Frames for NoFrames {
+    fn bytes(&self, _: Slot, _: &crate::packet::Packet) -> &[u8] {
+        &[]
+    }
+    fn bytes_mut(&mut self, _: Slot, _: &crate::packet::Packet) -> &mut [u8] {
+        &mut []
+    }
+}
+
+/// What a discipline works with besides itself.
+pub struct Cx<'a> {
+    /// The packet records.
+    pub pool: &'a mut Pool,
+    /// The way out for what is not sent.
+    pub drops: &'a mut Drops,
+    /// Random numbers.
+    pub random: &'a mut Random,
+    /// How flow keys become numbers.
+    pub hashing: &'a mut Hashing,
+    /// Frame bytes.
+    pub frames: &'a mut dyn Frames,
+}
+
+/// One queueing discipline.
+///
+/// After every call `received = sent + dropped + backlog` holds; the pipeline's tests and its
+/// debug assertions check it.
+pub trait Qdisc: Send {
+    /// Takes a packet in. It is now this discipline's, or in `cx.drops`.
+    fn enqueue(&mut self, now: Instant, frame: Frame, headers: &Headers, cx: &mut Cx<'_>);
+
+    /// Gives the next packet that may leave at `now`, or none.
+    fn dequeue(&mut self, now: Instant, cx: &mut Cx<'_>) -> Option<Frame>;
+
+    /// When to ask again after `dequeue` gave none; `None` if only a new packet can change that.
+    /// Always later than the `now` of that call.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called when [`Qdisc::next_event`] has come, before `dequeue`: for controllers that run by the
+    /// clock. Calling it early or often does no harm.
+    fn tick(&mut self, _now: Instant, _cx: &mut Cx<'_>) {}
+
+    /// Packets held, a peeked one included.
+    fn packets(&self) -> u32;
+
+    /// Bytes held, a peeked packet included.
+    fn bytes(&self) -> u64;
+
+    /// The parent took a packet of `len` bytes out by `dequeue` only to look at it: it counts as
+    /// held here until [`Qdisc::let_go`] (`spec/codel.md` §5, decisions.md 2).
+    fn hold(&mut self, len: u32);
+
+    /// The parent sent the packet that it held.
+    fn let_go(&mut self, len: u32);
+
+    /// Counters and state, for people and for comparison with the kernel.
+    fn stats(&self, now: Instant) -> StageStats;
+
+    /// Queue state right after the last packet was delivered or dropped, for traces.
+    fn observe(&self, _packet: &crate::packet::Packet) -> Observation {
+        Observation::default()
+    }
+
+    /// The discipline whose packets this one paces, if any.
+    fn child(&self) -> Option<&dyn Qdisc> {
+        None
+    }
+}
+
+/// What a trace line says about the queue a packet came from; `None` where it has no meaning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// Tin number in the kernel's internal order.
+    pub tin: Option<u32>,
+    /// Queue number; comparable only up to renaming.
+    pub queue: Option<i64>,
+    /// Length charged; the packet's own length if `None`.
+    pub charged: Option<u32>,
+    /// AQM signal count of the queue.
+    pub count: Option<u32>,
+    /// Whether the queue is in the dropping state.
+    pub dropping: Option<bool>,
+    /// BLUE probability, units of 2^−32.
+    pub p_drop: Option<u32>,
+    /// Flow counters of the tin: bulk, sparse, decaying.
+    pub flows: Option<[u32; 3]>,
+    /// Token bucket after sending, ns.
+    pub tokens: Option<i64>,
+    /// Peak bucket after sending, ns.
+    pub ptokens: Option<i64>,
+    /// Ceil bucket after sending, ns (htb).
+    pub ctokens: Option<i64>,
+    /// Class mode (htb).
+    pub mode: Option<u32>,
+    /// When the shaper first looked at the packet, after the trace's origin in ns.
+    pub head: Option<Instant>,
+    /// Base probability (dualpi2), units of 2^−32.
+    pub prob: Option<u32>,
+    /// Scheduler credit (dualpi2).
+    pub credit: Option<i32>,
+    /// 32-bit draws so far (dualpi2).
+    pub draws: Option<u64>,
+    /// Release time computed on arrival (netem).
+    pub time_to_send: Option<Instant>,
+}

@@ -1,0 +1,87 @@
+//! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
+
+use crate::qdisc::fifo;
+
+/// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Basic {
+    /// Bytes delivered.
+    pub sent_bytes: u64,
+    /// Packets delivered.
+    pub sent_packets: u64,
+    /// Packets dropped, for whatever reason.
+    pub drops: u64,
+    /// Times the discipline had packets and was not allowed to send.
+    pub overlimits: u64,
+    /// Bytes held.
+    pub backlog: u64,
+    /// Packets held.
+    pub qlen: u32,
+}
+
+impl Basic {
+    /// A packet came in and stays.
+    pub fn queued(&mut self, len: u32) {
+        self.qlen += 1;
+        self.backlog += u64::from(len);
+    }
+
+    /// A queued packet is delivered.
+    pub fn sent(&mut self, len: u32) {
+        self.removed(len);
+        self.sent_packets += 1;
+        self.sent_bytes += u64::from(len);
+    }
+
+    /// A queued packet is dropped.
+    pub fn dropped(&mut self, len: u32) {
+        self.removed(len);
+        self.drops += 1;
+    }
+
+    /// A queued packet is taken out, to be accounted for by the caller.
+    pub fn removed(&mut self, len: u32) {
+        self.qlen -= 1;
+        self.backlog -= u64::from(len);
+    }
+
+    /// See [`crate::qdisc::Qdisc::hold`].
+    pub fn hold(&mut self, len: u32) {
+        self.queued(len);
+    }
+
+    /// See [`crate::qdisc::Qdisc::let_go`].
+    pub fn let_go(&mut self, len: u32) {
+        self.removed(len);
+    }
+}
+
+/// A discipline's figures, by kind.
+#[derive(Clone, Debug)]
+pub enum StageStats {
+    /// pfifo, bfifo, pfifo_head_drop.
+    Fifo {
+        /// Which of the three.
+        kind: fifo::Kind,
+        /// Packets or bytes.
+        limit: u64,
+        /// Common figures.
+        basic: Basic,
+    },
+}
+
+impl StageStats {
+    /// The common figures.
+    pub fn basic(&self) -> &Basic {
+        match self {
+            StageStats::Fifo { basic, .. } => basic,
+        }
+    }
+
+    /// The kind's name, as in a specification.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            StageStats::Fifo { kind, .. } => kind.word(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Bounded lenses on the bytes of a frame.
