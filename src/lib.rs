@@ -12,6 +12,7 @@
 //! ARCHITECTURE.md has the picture, the frame's route and the invariants.
 
 pub mod classify;
+pub mod mark;
 pub mod packet;
 pub mod pipeline;
 pub mod pool;
