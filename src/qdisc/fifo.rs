@@ -2,7 +2,7 @@
 
 use super::{Cx, Qdisc, Reason};
 use crate::classify::Headers;
-use crate::pool::{Frame, Queue};
+use crate::pool::{Frame, Queue, Slot};
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 
@@ -103,6 +103,10 @@ impl Qdisc for Fifo {
         packet.released = now;
         self.basic.sent(packet.len);
         Some(frame)
+    }
+
+    fn front(&self) -> Option<Slot> {
+        self.queue.front()
     }
 
     fn packets(&self) -> u32 {
