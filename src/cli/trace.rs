@@ -83,7 +83,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     format::write_outcomes(out, &run.outcomes, clock_base).map_err(|e| named(output, &e))?;
     let dropped = run.outcomes.iter().filter(|o| o.dropped.is_some()).count();
     let marked = run.outcomes.iter().filter(|o| o.verdict() == "marked").count();
-    eprintln!("{spec}: {} packets, {} sent ({marked} marked), {dropped} dropped", run.outcomes.len(), run.outcomes.len() - dropped);
+    eprintln!(
+        "{spec}: {} packets, {} sent ({marked} marked), {dropped} dropped",
+        run.outcomes.len(),
+        run.outcomes.len() - dropped
+    );
     Ok(())
 }
 
@@ -110,7 +114,11 @@ fn golden(folders: &[PathBuf], compat: Compat) -> Result<(), Failure> {
             }
         }
     }
-    println!("{} scenarios, {} ok, {differing} differ, {packets} packets compared", scenarios.len(), scenarios.len() - differing);
+    println!(
+        "{} scenarios, {} ok, {differing} differ, {packets} packets compared",
+        scenarios.len(),
+        scenarios.len() - differing
+    );
     if differing > 0 {
         return Err(Failure::Run(format!("{differing} of {} scenarios differ", scenarios.len())));
     }
@@ -122,8 +130,7 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
         out.push(folder.to_path_buf());
         return Ok(());
     }
-    let mut inside: Vec<PathBuf> =
-        std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    let mut inside: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
     inside.sort();
     for path in inside.iter().filter(|p| p.is_dir()) {
         collect(path, out)?;

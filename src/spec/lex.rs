@@ -71,9 +71,8 @@ impl<'a> Cursor<'a> {
         let Some(word) = self.next_word() else {
             return Err(SpecError::new(self.end, 1, format!("\"{}\" needs a value", keyword.text)));
         };
-        read(word.text).map_err(|why| {
-            SpecError::new(word.at, word.text.len(), format!("illegal \"{}\": {why}", keyword.text))
-        })
+        read(word.text)
+            .map_err(|why| SpecError::new(word.at, word.text.len(), format!("illegal \"{}\": {why}", keyword.text)))
     }
 
     /// Like [`Cursor::arg`], but only if the next word can be read as such a value.

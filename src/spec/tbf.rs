@@ -6,11 +6,7 @@ use crate::qdisc::tbf::{Limit, Params};
 use crate::units::{LinkLayer, Rate};
 
 /// Reads a `tbf` stage.
-pub(super) fn read(
-    stage: Token<'_>,
-    args: &mut Cursor<'_>,
-    warnings: &mut Vec<String>,
-) -> Result<Params, SpecError> {
+pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Params, SpecError> {
     let params = Params::new(Rate::default()).read("tbf", args, warnings)?;
     let refuse = |why: &str| Err(SpecError::new(stage.at, stage.text.len(), why));
     if params.rate.is_zero() {
@@ -30,17 +26,47 @@ pub(super) fn read(
 impl Grammar for Params {
     const WORDS: &'static [Word] = &[
         Word { name: "rate", args: "RATE", sample: "rate 2mbit", help: "rate at which tokens come; required" },
-        Word { name: "burst", args: "SIZE[/CELL]", sample: "burst 9k", help: "depth of the bucket; default the larger of two packets and one millisecond of the rate" },
+        Word {
+            name: "burst",
+            args: "SIZE[/CELL]",
+            sample: "burst 9k",
+            help: "depth of the bucket; default the larger of two packets and one millisecond of the rate",
+        },
         Word { name: "buffer", args: "SIZE[/CELL]", sample: "buffer 9k", help: "same as burst" },
         Word { name: "maxburst", args: "SIZE[/CELL]", sample: "maxburst 9k", help: "same as burst" },
-        Word { name: "limit", args: "SIZE", sample: "limit 30k", help: "bytes held at most by the queue tbf makes when none stands before it" },
-        Word { name: "latency", args: "TIME", sample: "latency 30ms", help: "the same as a time: limit = rate × latency + burst" },
-        Word { name: "peakrate", args: "RATE", sample: "peakrate 3mbit mtu 2k", help: "second, faster rate that bursts are held to" },
-        Word { name: "mtu", args: "SIZE[/CELL]", sample: "mtu 2k peakrate 3mbit", help: "depth of the peak rate's bucket" },
+        Word {
+            name: "limit",
+            args: "SIZE",
+            sample: "limit 30k",
+            help: "bytes held at most by the queue tbf makes when none stands before it",
+        },
+        Word {
+            name: "latency",
+            args: "TIME",
+            sample: "latency 30ms",
+            help: "the same as a time: limit = rate × latency + burst",
+        },
+        Word {
+            name: "peakrate",
+            args: "RATE",
+            sample: "peakrate 3mbit mtu 2k",
+            help: "second, faster rate that bursts are held to",
+        },
+        Word {
+            name: "mtu",
+            args: "SIZE[/CELL]",
+            sample: "mtu 2k peakrate 3mbit",
+            help: "depth of the peak rate's bucket",
+        },
         Word { name: "minburst", args: "SIZE[/CELL]", sample: "minburst 2k peakrate 3mbit", help: "same as mtu" },
         Word { name: "overhead", args: "N", sample: "overhead 38", help: "bytes added to each packet, 0…65535" },
         Word { name: "mpu", args: "N", sample: "mpu 84", help: "smallest length charged, 0…65535" },
-        Word { name: "linklayer", args: "ethernet|atm|adsl", sample: "linklayer atm", help: "cells of 53 bytes for each 48 begun with atm" },
+        Word {
+            name: "linklayer",
+            args: "ethernet|atm|adsl",
+            sample: "linklayer atm",
+            help: "cells of 53 bytes for each 48 begun with atm",
+        },
     ];
 
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {

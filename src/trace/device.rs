@@ -95,12 +95,18 @@ pub fn run(
         setup,
         pool: Pool::new(arrivals.len()),
         drops: Drops::default(),
-        hashing: Hashing::numbered(),
+        hashing: Hashing::Numbered(Default::default()),
         heads: Heads::default(),
         ids: HashMap::new(),
         busy_until: None,
         watchdog: None,
-        run: Run { outcomes: Vec::with_capacity(arrivals.len()), peak_packets: 0, peak_bytes: 0, draws: [0, 0], end: base },
+        run: Run {
+            outcomes: Vec::with_capacity(arrivals.len()),
+            peak_packets: 0,
+            peak_bytes: 0,
+            draws: [0, 0],
+            end: base,
+        },
     };
     for arrival in arrivals {
         let now = base + arrival.t_ns;
@@ -149,8 +155,17 @@ impl Device<'_> {
             ack: *ack,
             options: options.clone(),
         });
-        Build { len: a.len, src: a.src, dst: a.dst, protocol: a.protocol, sport: a.sport, dport: a.dport, ds: a.ds, tcp }
-            .write(&mut bytes);
+        Build {
+            len: a.len,
+            src: a.src,
+            dst: a.dst,
+            protocol: a.protocol,
+            sport: a.sport,
+            dport: a.dport,
+            ds: a.ds,
+            tcp,
+        }
+        .write(&mut bytes);
         let headers = Headers::parse(&bytes);
         let frame = self.pool.take().expect("the pool has a record for each arrival");
         let packet = &mut self.pool[&frame];

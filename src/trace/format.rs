@@ -148,7 +148,10 @@ pub fn read_arrivals(input: impl Read) -> Result<Vec<Arrival>, String> {
         let row = row.map_err(|e| format!("line {line}: {e}"))?;
         let arrival = read_arrival(&columns, &row).map_err(|e| format!("line {line}: {e}"))?;
         if out.last().is_some_and(|last| last.t_ns > arrival.t_ns) {
-            return Err(format!("line {line}: t_ns {} is earlier than the line before; sort the table by time", arrival.t_ns));
+            return Err(format!(
+                "line {line}: t_ns {} is earlier than the line before; sort the table by time",
+                arrival.t_ns
+            ));
         }
         out.push(arrival);
     }
@@ -162,7 +165,7 @@ fn read_arrival(columns: &Columns, row: &csv::StringRecord) -> Result<Arrival, S
             _ => text.parse().map_err(|_| format!("column {name}: \"{text}\" is not a number in its range")),
         }
     }
-    let get = |name| columns.get(row, name);
+    let get = |name: &str| columns.get(row, name);
     let address = |name: &str| match get(name) {
         "" => Ok(IpAddr::from([0, 0, 0, 0])),
         text => text.parse().map_err(|_| format!("column {name}: \"{text}\" is not an IP address")),
@@ -175,7 +178,8 @@ fn read_arrival(columns: &Columns, row: &csv::StringRecord) -> Result<Arrival, S
     }
     let protocol = number("proto", get("proto"), Some(17))?;
     let tcp = if protocol == 6 && columns.has("tcp_flags") && !get("tcp_flags").is_empty() {
-        let flags = u8::from_str_radix(get("tcp_flags"), 16).map_err(|_| "column tcp_flags: not hexadecimal".to_string())?;
+        let flags =
+            u8::from_str_radix(get("tcp_flags"), 16).map_err(|_| "column tcp_flags: not hexadecimal".to_string())?;
         let options = hex(get("tcp_opts"))?;
         Some((flags, number("tcp_seq", get("tcp_seq"), Some(0))?, number("tcp_ack", get("tcp_ack"), Some(0))?, options))
     } else {
@@ -208,9 +212,31 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
 
 /// The columns of a table of outcomes.
 pub const OUTCOME_COLUMNS: [&str; 25] = [
-    "id", "t_ns", "verdict", "reason", "sojourn_ns", "tin", "queue", "charged_len", "ecn", "dscp", "count", "p_drop",
-    "bulk_flows", "sparse_flows", "decaying_flows", "dropping", "tokens_ns", "ptokens_ns", "ctokens_ns", "mode", "head_ns",
-    "prob", "credit", "draws", "time_to_send_ns",
+    "id",
+    "t_ns",
+    "verdict",
+    "reason",
+    "sojourn_ns",
+    "tin",
+    "queue",
+    "charged_len",
+    "ecn",
+    "dscp",
+    "count",
+    "p_drop",
+    "bulk_flows",
+    "sparse_flows",
+    "decaying_flows",
+    "dropping",
+    "tokens_ns",
+    "ptokens_ns",
+    "ctokens_ns",
+    "mode",
+    "head_ns",
+    "prob",
+    "credit",
+    "draws",
+    "time_to_send_ns",
 ];
 
 /// The text of each column of an outcome; `base` is the origin of its times.

@@ -69,7 +69,11 @@ pub fn check(folder: &Path, compat: Compat) -> Result<Finding, String> {
     figures.expect("at_last_arrival", &stats["at_last_arrival"], &at_last);
     figures.expect("final", &stats["final"], &figures::snapshot(&pipeline, base, run.end));
     figures.expect("totals", &stats["totals"], &totals(&run));
-    figures.expect("random_draws", &stats["random_draws"], &serde_json::json!({"u16": run.draws[0], "u32": run.draws[1]}));
+    figures.expect(
+        "random_draws",
+        &stats["random_draws"],
+        &serde_json::json!({"u16": run.draws[0], "u32": run.draws[1]}),
+    );
     let peaks = serde_json::json!({"qlen": run.peak_packets, "backlog_bytes": run.peak_bytes});
     figures.expect_some("peaks", &stats["peaks"], &peaks);
     Ok(match figures.difference {
@@ -138,7 +142,10 @@ fn compare_rows(expected: impl std::io::Read, run: &Run, base: Instant) -> Resul
     for (i, row) in reader.records().enumerate() {
         let row = row.map_err(|e| format!("output, line {}: {e}", i + 2))?;
         let Some(outcome) = run.outcomes.get(i) else {
-            return Ok(Some(format!("row {i}: expected packet {}, but there is no further decision", columns.get(&row, "id"))));
+            return Ok(Some(format!(
+                "row {i}: expected packet {}, but there is no further decision",
+                columns.get(&row, "id")
+            )));
         };
         count += 1;
         let got = format::outcome_row(outcome, base);
