@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -12,14 +11,14 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 
 use super::Failure;
-use crate::lab::load::{self, LoadResult, Plan, Way};
-use crate::lab::ping::{self, PingPlan, PingResult};
-use crate::lab::senders::FlowOptions;
-use crate::lab::{Error, Percentiles};
+use weir::lab::load::{self, LoadResult, Plan, Way};
+use weir::lab::ping::{self, PingPlan, PingResult};
+use weir::lab::senders::FlowOptions;
+use weir::lab::{Error, Percentiles};
 
 /// `weir load …`
 #[derive(Parser, Debug)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     role: Role,
 }
@@ -123,13 +122,12 @@ struct Report {
 ///
 /// # Errors
 /// What went wrong on the way.
-pub fn run(args: Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.role {
-        Role::Serve(serve) => load::serve(serve.at, serve.duration).map_err(failed)?,
-        Role::Send(send) => run_send(&send)?,
-        Role::Ping(ping) => run_ping(&ping)?,
+        Role::Serve(serve) => load::serve(serve.at, serve.duration).map_err(failed),
+        Role::Send(send) => run_send(&send),
+        Role::Ping(ping) => run_ping(&ping),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn failed(e: Error) -> Failure {
@@ -178,8 +176,11 @@ fn run_send(args: &Send) -> Result<(), Failure> {
             })
         });
         let load = load::run(&plan).map_err(failed)?;
-        let ping = pinger.map(|p| p.join().unwrap_or_else(|_| Err(Error::panicked("the pinger"))).map_err(failed));
-        Ok((load, ping.transpose()?))
+        let ping = match pinger {
+            Some(p) => Some(p.join().map_err(|_| Failure::Run("the pinger panicked".into()))?.map_err(failed)?),
+            None => None,
+        };
+        Ok::<_, Failure>((load, ping))
     })?;
     if let Some(file) = samples_file {
         write_samples(file, &load).map_err(|e| Failure::Run(format!("cannot write the samples: {e}")))?;

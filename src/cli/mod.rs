@@ -1,63 +1,87 @@
-//! The words typed after `weir`, and the exit code they end in: 0 done, 1 a run that failed, 2 words that cannot be
-//! understood. One file per subcommand; each has its arguments and a `run` that returns the code.
+//! The command line. 0 is success, 1 a run that failed, 2 words that cannot be understood.
 
-pub mod load;
+mod load;
+mod trace;
 
-use std::fmt;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use weir::qdisc::Compat;
+use weir::spec::{self, Spec};
 
-/// CAKE and CoDel in user space.
-#[derive(Parser, Debug)]
-#[command(name = "weir", version, about, max_term_width = 100)]
-pub struct Cli {
-    /// What to do.
+/// CAKE and CoDel in user space: a bottleneck router, an ingress shaper, and a microscope on latency.
+#[derive(Parser)]
+#[command(name = "weir", version, arg_required_else_help = true)]
+struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
-/// The subcommands.
-#[derive(Subcommand, Debug)]
-pub enum Command {
-    /// Real TCP load and pings between two ends: what the demo and the lab measure with.
+#[derive(Subcommand)]
+enum Command {
+    /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
+    Trace(trace::Args),
+    /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
 }
 
-/// Why a command ends without having done what it was asked: the exit code and the words for people.
-#[derive(Debug)]
-pub enum Failure {
-    /// A run that failed: exit code 1.
+/// Why a command ended other than well.
+pub(crate) enum Failure {
+    /// The run failed: exit code 1.
     Run(String),
     /// Words that cannot be understood: exit code 2.
     Words(String),
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Run(text) | Failure::Words(text) => f.write_str(text),
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure::Run(message)
+    }
+}
+
+/// Which kernel's decisions are wanted.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum CompatArg {
+    /// Linux 6.12
+    #[value(name = "6.12")]
+    V6_12,
+    /// The newest that the specifications describe
+    Latest,
+}
+
+impl From<CompatArg> for Compat {
+    fn from(arg: CompatArg) -> Compat {
+        match arg {
+            CompatArg::V6_12 => Compat::V6_12,
+            CompatArg::Latest => Compat::Latest,
         }
     }
 }
 
-impl Failure {
-    /// The exit code of the process.
-    pub fn code(&self) -> u8 {
-        match self {
-            Failure::Run(_) => 1,
-            Failure::Words(_) => 2,
-        }
+/// Reads a specification, saying its warnings aloud.
+pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
+    let parsed = spec::parse(line).map_err(|e| Failure::Words(e.render(line)))?;
+    for warning in &parsed.warnings {
+        eprintln!("weir: warning: {warning}");
     }
+    Ok(parsed.spec)
 }
 
-/// Reads the command line, does what it says, and says what went wrong on standard error.
-pub fn main() -> ExitCode {
+/// Runs the command that the arguments name.
+pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
     };
-    result.unwrap_or_else(|failure| {
-        eprintln!("weir: {failure}");
-        ExitCode::from(failure.code())
-    })
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Run(message)) => {
+            eprintln!("weir: {message}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Words(message)) => {
+            eprintln!("weir: {message}");
+            ExitCode::from(2)
+        }
+    }
 }
