@@ -4,6 +4,7 @@
 //! no clock and draws no randomness of its own; all that comes in through [`Cx`]. The dead come out
 //! too: whatever does not leave through `dequeue` leaves through [`Drops`], with a reason.
 
+pub mod cake;
 pub mod codel;
 pub mod drops;
 pub mod fifo;

@@ -5,6 +5,7 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod cake;
 mod codel;
 mod fifo;
 pub mod lex;
@@ -112,6 +113,8 @@ pub enum Stage {
     Tbf(qdisc::tbf::Params),
     /// `codel`.
     Codel(qdisc::codel::Params),
+    /// `cake`.
+    Cake(qdisc::cake::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -123,7 +126,7 @@ enum Role {
     Puller,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel"];
+const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -137,6 +140,7 @@ impl Stage {
             "bfifo" => fifo(Kind::Bytes, args, warnings),
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -153,12 +157,13 @@ impl Stage {
             Stage::Fifo(p) => p.kind.word(),
             Stage::Tbf(_) => "tbf",
             Stage::Codel(_) => "codel",
+            Stage::Cake(_) => "cake",
         }
     }
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) => Role::Queue,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::Cake(_) => Role::Queue,
             Stage::Tbf(_) => Role::Puller,
         }
     }
@@ -169,6 +174,7 @@ impl Stage {
             Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
             Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
+            Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link)),
         }
     }
 }
@@ -179,6 +185,7 @@ impl fmt::Display for Stage {
             Stage::Fifo(p) => p.words(),
             Stage::Tbf(p) => p.words(),
             Stage::Codel(p) => p.words(),
+            Stage::Cake(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {

@@ -1,6 +1,6 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
-use crate::qdisc::{codel, fifo, tbf};
+use crate::qdisc::{cake, codel, fifo, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub enum StageStats {
     Tbf(Box<tbf::Stats>),
     /// codel.
     Codel(Box<codel::Stats>),
+    /// cake.
+    Cake(Box<cake::Stats>),
 }
 
 impl StageStats {
@@ -81,6 +83,7 @@ impl StageStats {
             StageStats::Fifo { basic, .. } => basic,
             StageStats::Tbf(s) => &s.basic,
             StageStats::Codel(s) => &s.basic,
+            StageStats::Cake(s) => &s.basic,
         }
     }
 
@@ -90,6 +93,7 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+            StageStats::Cake(_) => "cake",
         }
     }
 }

@@ -126,7 +126,8 @@ impl Device<'_> {
     fn advance(&mut self, until: Instant, to_the_end: bool) {
         loop {
             let idle = self.busy_until.is_none();
-            if to_the_end && idle && self.pipeline.packets() == 0 {
+            let drained = to_the_end && idle && self.pipeline.packets() == 0;
+            if drained && self.watchdog.is_none() {
                 return;
             }
             let busy = self.busy_until.unwrap_or(Instant::NEVER);
@@ -144,6 +145,9 @@ impl Device<'_> {
                 self.collect_drops(next);
             }
             self.serve(next);
+            if drained {
+                return;
+            }
         }
     }
 
