@@ -1,3 +1,9 @@
-//! The `weir` command.
+//! The `weir` command: arguments in, exit code out. Each subcommand has its file in `cli/`.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -129,7 +129,7 @@ mod tests {
             let t = ByteTime::new(rate, 0, 0, LinkLayer::Ethernet);
             let bytes = 1_000_000_000u32;
             let exact = u128::from(bytes) * 1_000_000_000 / u128::from(rate.bytes_per_second());
-            let got = u128::from(bytes) * u128::from(t.mult) >> t.shift;
+            let got = (u128::from(bytes) * u128::from(t.mult)) >> t.shift;
             assert!(got.abs_diff(exact) <= exact >> 16, "{bits} bit/s: {got} for {exact}");
         }
     }

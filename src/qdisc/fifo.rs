@@ -1,8 +1,9 @@
 //! First in, first out, with a limit: the yardstick (`spec/codel.md` §7).
 
-use super::{Cx, Qdisc, Reason};
+use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
-use crate::pool::{Frame, Queue};
+use crate::packet::Packet;
+use crate::pool::{Frame, Queue, Slot};
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 
@@ -105,6 +106,10 @@ impl Qdisc for Fifo {
         Some(frame)
     }
 
+    fn front(&self) -> Option<Slot> {
+        self.queue.front()
+    }
+
     fn packets(&self) -> u32 {
         self.basic.qlen
     }
@@ -123,5 +128,8 @@ impl Qdisc for Fifo {
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Fifo { kind: self.kind, limit: self.limit, basic: self.basic }
+    }
+    fn observe(&self, _: &Packet) -> Observation {
+        Observation { queue: Some(-1), ..Observation::default() }
     }
 }

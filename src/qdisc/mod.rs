@@ -4,8 +4,10 @@
 //! no clock and draws no randomness of its own; all that comes in through [`Cx`]. The dead come out
 //! too: whatever does not leave through `dequeue` leaves through [`Drops`], with a reason.
 
+pub mod codel;
 pub mod drops;
 pub mod fifo;
+pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
 use crate::pool::{Frame, Pool, Slot};
@@ -70,6 +72,12 @@ pub trait Qdisc: Send {
 
     /// Gives the next packet that may leave at `now`, or none.
     fn dequeue(&mut self, now: Instant, cx: &mut Cx<'_>) -> Option<Frame>;
+
+    /// The packet that `dequeue` would give, if looking at it decides nothing: FIFOs only. An AQM
+    /// decides as it is asked, so its parent must use [`Qdisc::hold`].
+    fn front(&self) -> Option<Slot> {
+        None
+    }
 
     /// When to ask again after `dequeue` gave none; `None` if only a new packet can change that.
     /// Always later than the `now` of that call.

@@ -1,6 +1,6 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
-use crate::qdisc::fifo;
+use crate::qdisc::{codel, fifo, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -68,6 +68,10 @@ pub enum StageStats {
         /// Common figures.
         basic: Basic,
     },
+    /// tbf.
+    Tbf(Box<tbf::Stats>),
+    /// codel.
+    Codel(Box<codel::Stats>),
 }
 
 impl StageStats {
@@ -75,6 +79,8 @@ impl StageStats {
     pub fn basic(&self) -> &Basic {
         match self {
             StageStats::Fifo { basic, .. } => basic,
+            StageStats::Tbf(s) => &s.basic,
+            StageStats::Codel(s) => &s.basic,
         }
     }
 
@@ -82,6 +88,8 @@ impl StageStats {
     pub fn kind(&self) -> &'static str {
         match self {
             StageStats::Fifo { kind, .. } => kind.word(),
+            StageStats::Tbf(_) => "tbf",
+            StageStats::Codel(_) => "codel",
         }
     }
 }

@@ -1,0 +1,83 @@
+//! The command line. 0 is success, 1 a run that failed, 2 words that cannot be understood.
+
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use weir::qdisc::Compat;
+use weir::spec::{self, Spec};
+
+/// CAKE and CoDel in user space: a bottleneck router, an ingress shaper, and a microscope on latency.
+#[derive(Parser)]
+#[command(name = "weir", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
+    Trace(trace::Args),
+}
+
+/// Why a command ended other than well.
+pub(crate) enum Failure {
+    /// The run failed: exit code 1.
+    Run(String),
+    /// Words that cannot be understood: exit code 2.
+    Words(String),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure::Run(message)
+    }
+}
+
+/// Which kernel's decisions are wanted.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum CompatArg {
+    /// Linux 6.12
+    #[value(name = "6.12")]
+    V6_12,
+    /// The newest that the specifications describe
+    Latest,
+}
+
+impl From<CompatArg> for Compat {
+    fn from(arg: CompatArg) -> Compat {
+        match arg {
+            CompatArg::V6_12 => Compat::V6_12,
+            CompatArg::Latest => Compat::Latest,
+        }
+    }
+}
+
+/// Reads a specification, saying its warnings aloud.
+pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
+    let parsed = spec::parse(line).map_err(|e| Failure::Words(e.render(line)))?;
+    for warning in &parsed.warnings {
+        eprintln!("weir: warning: {warning}");
+    }
+    Ok(parsed.spec)
+}
+
+/// Runs the command that the arguments name.
+pub(crate) fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Trace(args) => trace::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Run(message)) => {
+            eprintln!("weir: {message}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Words(message)) => {
+            eprintln!("weir: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What may be done to the DS byte.
+
+pub mod ecn;

@@ -1,0 +1,59 @@
+//! Words of `codel` (`spec/codel.md` §1.7).
+
+use super::lex::Cursor;
+use super::{Grammar, SpecError, Word, units};
+use crate::qdisc::codel::Params;
+
+impl Grammar for Params {
+    const WORDS: &'static [Word] = &[
+        Word { name: "limit", args: "N", sample: "limit 50", help: "packets held at most; default 1000" },
+        Word { name: "target", args: "TIME", sample: "target 20ms", help: "acceptable standing sojourn; default 5ms" },
+        Word { name: "interval", args: "TIME", sample: "interval 300ms", help: "window of observation; default 100ms" },
+        Word { name: "ecn", args: "", sample: "ecn", help: "mark packets that can be marked instead of dropping them" },
+        Word { name: "noecn", args: "", sample: "noecn", help: "always drop (default)" },
+        Word {
+            name: "ce_threshold",
+            args: "TIME",
+            sample: "ce_threshold 242us",
+            help: "mark every packet that can be marked above this sojourn; default off",
+        },
+    ];
+
+    fn word(&mut self, name: &str, args: &mut Cursor<'_>, _: &mut Vec<String>) -> Result<(), SpecError> {
+        match name {
+            "limit" => self.limit = nonzero(args.arg(units::count)?, self.limit),
+            "target" => self.target_us = nonzero(args.arg(units::time_us)?, self.target_us),
+            "interval" => self.interval_us = nonzero(args.arg(units::time_us)?, self.interval_us),
+            "ce_threshold" => self.ce_threshold_us = Some(args.arg(units::time_us)?),
+            "ecn" | "noecn" => self.ecn = name == "ecn",
+            _ => return Err(args.unknown("codel", &Self::allowed())),
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> String {
+        let default = Params::default();
+        let mut out = Vec::new();
+        if self.limit != default.limit {
+            out.push(format!("limit {}", self.limit));
+        }
+        if self.target_us != default.target_us {
+            out.push(format!("target {}", units::show_us(self.target_us)));
+        }
+        if let Some(us) = self.ce_threshold_us {
+            out.push(format!("ce_threshold {}", units::show_us(us)));
+        }
+        if self.interval_us != default.interval_us {
+            out.push(format!("interval {}", units::show_us(self.interval_us)));
+        }
+        if self.ecn {
+            out.push("ecn".into());
+        }
+        out.join(" ")
+    }
+}
+
+/// tc does not send a zero, so the kernel keeps what it had.
+fn nonzero(value: u32, kept: u32) -> u32 {
+    if value == 0 { kept } else { value }
+}

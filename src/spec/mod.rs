@@ -1,0 +1,299 @@
+//! The specification language: `tc`'s words for stages, joined by `|`.
+//!
+//! `parse` knows parameters, not state: a [`Spec`] is what was asked for, and [`Spec::build`] makes
+//! the stages. Printing a parsed specification gives one that parses to the same. What tc accepts
+//! silently but cannot mean is refused here with its position, the reason, what is allowed and the
+//! nearest keyword.
+
+mod codel;
+mod fifo;
+pub mod lex;
+pub mod suggest;
+mod tbf;
+pub mod units;
+
+use std::fmt;
+
+use crate::pipeline::{Link, Pipeline};
+use crate::qdisc::{self, Qdisc};
+use lex::{Cursor, Token, tokens};
+
+/// What is wrong with a specification, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// Byte offset of the offending word in the line.
+    pub at: usize,
+    /// Its length in bytes.
+    pub len: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The words that could have stood there.
+    pub allowed: Vec<String>,
+    /// The one that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl SpecError {
+    /// An error about `len` bytes at `at`.
+    pub fn new(at: usize, len: usize, message: impl Into<String>) -> Self {
+        SpecError { at, len, message: message.into(), allowed: Vec::new(), nearest: None }
+    }
+
+    /// The error with the line it is about and a mark under the word.
+    pub fn render(&self, line: &str) -> String {
+        let before = line.get(..self.at).unwrap_or(line).chars().count();
+        let width = line.get(self.at..self.at + self.len).map_or(1, |w| w.chars().count()).max(1);
+        format!("{line}\n{}{}\n{self}", " ".repeat(before), "^".repeat(width))
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "column {}: {}", self.at + 1, self.message)?;
+        if let Some(word) = &self.nearest {
+            write!(f, "; did you mean \"{word}\"?")?;
+        }
+        if !self.allowed.is_empty() {
+            write!(f, "\nallowed: {}", self.allowed.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+/// A keyword of a stage, for errors, documentation and the tests made from the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// As it is written.
+    pub name: &'static str,
+    /// What follows it, as in tc's usage; empty for a word alone.
+    pub args: &'static str,
+    /// A use that changes something from the default.
+    pub sample: &'static str,
+    /// What it does, with its default.
+    pub help: &'static str,
+}
+
+/// How the parameters of one kind of stage are written.
+pub(crate) trait Grammar: Sized {
+    /// The keywords.
+    const WORDS: &'static [Word];
+
+    /// Takes one keyword, and its arguments from `args`.
+    fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError>;
+
+    /// The words that give these parameters.
+    fn words(&self) -> String;
+
+    /// A word that tc would accept here under another name, or no word of the table at all.
+    fn allowed() -> Vec<&'static str> {
+        Self::WORDS.iter().map(|w| w.name).collect()
+    }
+
+    /// Reads all words of a stage.
+    fn read(mut self, stage: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Self, SpecError> {
+        while let Some(token) = args.next_word() {
+            if !Self::WORDS.iter().any(|w| w.name == token.text) {
+                return Err(args.unknown(stage, &Self::allowed()));
+            }
+            self.word(token.text, args, warnings)?;
+        }
+        Ok(self)
+    }
+}
+
+/// One stage with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// `pfifo`, `bfifo`, `pfifo_head_drop`.
+    Fifo(qdisc::fifo::Params),
+    /// `tbf`.
+    Tbf(qdisc::tbf::Params),
+    /// `codel`.
+    Codel(qdisc::codel::Params),
+}
+
+/// How a stage takes part in a pipeline (decisions.md 1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Holds packets until it is pulled.
+    Queue,
+    /// Pulls from the queue before it.
+    Puller,
+}
+
+const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel"];
+
+impl Stage {
+    fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
+        use qdisc::fifo::Kind;
+        let fifo = |kind, args: &mut Cursor<'_>, warnings: &mut Vec<String>| {
+            let name = Kind::word(kind);
+            qdisc::fifo::Params { kind, limit: None }.read(name, args, warnings).map(Stage::Fifo)
+        };
+        match kind.text {
+            "pfifo" => fifo(Kind::Packets, args, warnings),
+            "bfifo" => fifo(Kind::Bytes, args, warnings),
+            "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
+            "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
+            _ => {
+                let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
+                e.allowed = KINDS.iter().map(|s| s.to_string()).collect();
+                e.nearest = suggest::nearest(kind.text, KINDS.iter().copied()).map(str::to_string);
+                Err(e)
+            }
+        }
+    }
+
+    /// The word that begins it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Stage::Fifo(p) => p.kind.word(),
+            Stage::Tbf(_) => "tbf",
+            Stage::Codel(_) => "codel",
+        }
+    }
+
+    fn role(&self) -> Role {
+        match self {
+            Stage::Fifo(_) | Stage::Codel(_) => Role::Queue,
+            Stage::Tbf(_) => Role::Puller,
+        }
+    }
+
+    /// The stage at work; a puller gets the queue before it as its child.
+    fn build(&self, link: Link, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
+        match self {
+            Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
+            Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
+            Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Stage::Fifo(p) => p.words(),
+            Stage::Tbf(p) => p.words(),
+            Stage::Codel(p) => p.words(),
+        };
+        f.write_str(self.kind())?;
+        if !words.is_empty() {
+            write!(f, " {words}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A direction's pipeline, as asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    stages: Vec<Stage>,
+}
+
+/// A specification, and what should be said aloud about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// What was asked for.
+    pub spec: Spec,
+    /// Things accepted but worth a line.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a line of stages.
+///
+/// # Errors
+/// The first word that is unknown, impossible, or out of place.
+pub fn parse(line: &str) -> Result<Parsed, SpecError> {
+    let words = tokens(line);
+    let mut warnings = Vec::new();
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut rest = words.as_slice();
+    loop {
+        let bar = rest.iter().position(|t| t.text == "|");
+        let (stage, end) = match bar {
+            Some(i) => (&rest[..i], rest[i].at),
+            None => (rest, line.len()),
+        };
+        let Some((kind, args)) = stage.split_first() else {
+            let mut e = SpecError::new(end, 1, "a stage is missing here");
+            e.allowed = KINDS.iter().map(|s| s.to_string()).collect();
+            return Err(e);
+        };
+        let stage = Stage::parse(*kind, &mut Cursor::new(args, end), &mut warnings)?;
+        place(&stages, &stage, *kind)?;
+        stages.push(stage);
+        match bar {
+            Some(i) => rest = &rest[i + 1..],
+            None => break,
+        }
+    }
+    Ok(Parsed { spec: Spec { stages }, warnings })
+}
+
+/// Whether a stage may stand behind those before it.
+fn place(before: &[Stage], stage: &Stage, at: Token<'_>) -> Result<(), SpecError> {
+    let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
+    match (before.last(), stage) {
+        (Some(queue), _) if queue.role() == Role::Queue && stage.role() == Role::Queue => {
+            let (a, b) = (queue.kind(), stage.kind());
+            refuse(format!("\"{a} | {b}\": {b} would drain {a} at once, so {a} would never queue; put a shaper such as tbf between them, or leave one away"))
+        }
+        (Some(_), Stage::Tbf(_)) => Ok(()),
+        (None, Stage::Tbf(p)) if p.limit.is_none() => refuse(
+            "without a queue before it, tbf needs \"limit SIZE\" or \"latency TIME\" for its own, or write \"pfifo | tbf …\"".into(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl Spec {
+    /// The stages, in the order a packet meets them.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// One FIFO without a limit worth speaking of: what a direction without a specification gets.
+    pub fn unlimited() -> Spec {
+        let limit = Some(u32::MAX);
+        Spec { stages: vec![Stage::Fifo(qdisc::fifo::Params { kind: qdisc::fifo::Kind::Packets, limit })] }
+    }
+
+    /// Whether `other` has the same kinds of stages in the same order, so that a running instance
+    /// can change from one to the other.
+    pub fn same_kind(&self, other: &Spec) -> bool {
+        self.stages.len() == other.stages.len()
+            && self.stages.iter().zip(&other.stages).all(|(a, b)| a.kind() == b.kind())
+    }
+
+    /// The stages at work on a link.
+    pub fn build(&self, link: Link) -> Pipeline {
+        let mut built: Vec<Box<dyn Qdisc>> = Vec::new();
+        for stage in &self.stages {
+            let child = match stage.role() {
+                Role::Puller => built.pop(),
+                Role::Queue => None,
+            };
+            built.push(stage.build(link, child));
+        }
+        Pipeline::new(built)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, stage) in self.stages.iter().enumerate() {
+            if i > 0 {
+                f.write_str(" | ")?;
+            }
+            write!(f, "{stage}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

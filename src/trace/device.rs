@@ -1,0 +1,232 @@
+//! The device that pulls packets in virtual time.
+//!
+//! An idle device asks after each single arrival, one call after another, until it gets nothing or
+//! is busy with what it got. A watchdog is one timer, exact to the nanosecond. At one instant:
+//! first the arrivals, then the end of the busy period, then the watchdog. (The live engine enqueues
+//! a burst and then serves; decisions.md 12.)
+
+use std::collections::HashMap;
+
+use crate::classify::{Hashing, Headers};
+use crate::packet::Packet;
+use crate::pipeline::Pipeline;
+use crate::pool::{Frame, Pool, Slot};
+use crate::qdisc::{Cx, Drops, Frames};
+use crate::rng::Random;
+use crate::time::{Instant, SECOND};
+use crate::trace::format::{Arrival, Outcome};
+use crate::wire::build::{Build, TcpFields};
+
+/// What a run is made with.
+pub struct Setup {
+    /// Rate of the link below, bits per second; `None` if it is never busy.
+    pub link_bps: Option<u64>,
+    /// What the clock shows at t = 0. Far from zero, so that zeroed state counts as long past.
+    pub clock_base: Instant,
+    /// Random numbers.
+    pub random: Random,
+}
+
+/// The clock base of the recorded traces: 2^40 ns, a multiple of CoDel's tick.
+pub const CLOCK_BASE: Instant = Instant::from_nanos(1 << 40);
+
+/// What a run gave.
+pub struct Run {
+    /// One for each arrival, in the order the decisions were taken.
+    pub outcomes: Vec<Outcome>,
+    /// Largest number of packets, bytes held right after an arrival.
+    pub peak_packets: u32,
+    /// See `peak_packets`.
+    pub peak_bytes: u64,
+    /// 16-bit and 32-bit draws.
+    pub draws: [u64; 2],
+    /// The moment of the last event.
+    pub end: Instant,
+}
+
+/// Headers of the packets in the queue, by slot.
+#[derive(Default)]
+struct Heads(HashMap<usize, Vec<u8>>);
+
+impl Frames for Heads {
+    fn bytes(&self, slot: Slot, _: &Packet) -> &[u8] {
+        self.0.get(&slot.index()).map_or(&[], Vec::as_slice)
+    }
+    fn bytes_mut(&mut self, slot: Slot, _: &Packet) -> &mut [u8] {
+        self.0.get_mut(&slot.index()).map_or(&mut [], Vec::as_mut_slice)
+    }
+}
+
+struct Device<'p> {
+    pipeline: &'p mut Pipeline,
+    setup: Setup,
+    pool: Pool,
+    drops: Drops,
+    hashing: Hashing,
+    heads: Heads,
+    ids: HashMap<usize, u64>,
+    busy_until: Option<Instant>,
+    watchdog: Option<Instant>,
+    run: Run,
+}
+
+macro_rules! cx {
+    ($d:expr) => {
+        &mut Cx {
+            pool: &mut $d.pool,
+            drops: &mut $d.drops,
+            random: &mut $d.setup.random,
+            hashing: &mut $d.hashing,
+            frames: &mut $d.heads,
+        }
+    };
+}
+
+/// Runs `arrivals` through a pipeline; `after_last` sees it right after the last arrival was served.
+pub fn run(
+    pipeline: &mut Pipeline,
+    setup: Setup,
+    arrivals: &[Arrival],
+    after_last: impl FnOnce(&Pipeline, Instant),
+) -> Run {
+    let base = setup.clock_base;
+    let mut device = Device {
+        pipeline,
+        setup,
+        pool: Pool::new(arrivals.len()),
+        drops: Drops::default(),
+        hashing: Hashing::Numbered(Default::default()),
+        heads: Heads::default(),
+        ids: HashMap::new(),
+        busy_until: None,
+        watchdog: None,
+        run: Run {
+            outcomes: Vec::with_capacity(arrivals.len()),
+            peak_packets: 0,
+            peak_bytes: 0,
+            draws: [0, 0],
+            end: base,
+        },
+    };
+    for arrival in arrivals {
+        let now = base + arrival.t_ns;
+        device.advance(now, false);
+        device.arrive(now, arrival);
+    }
+    if let Some(last) = arrivals.last() {
+        after_last(device.pipeline, base + last.t_ns);
+    }
+    device.advance(Instant::NEVER, true);
+    device.run.draws = [device.setup.random.draws16, device.setup.random.draws32];
+    device.run
+}
+
+impl Device<'_> {
+    /// Handles the events before `until` (or up to the end of the queue).
+    fn advance(&mut self, until: Instant, to_the_end: bool) {
+        loop {
+            let idle = self.busy_until.is_none();
+            if to_the_end && idle && self.pipeline.packets() == 0 {
+                return;
+            }
+            let busy = self.busy_until.unwrap_or(Instant::NEVER);
+            let watchdog = self.watchdog.unwrap_or(Instant::NEVER);
+            let next = busy.min(watchdog);
+            if next >= until {
+                return;
+            }
+            self.run.end = next;
+            if busy <= watchdog {
+                self.busy_until = None;
+            } else {
+                self.watchdog = None;
+                self.pipeline.tick(next, cx!(self));
+                self.collect_drops(next);
+            }
+            self.serve(next);
+        }
+    }
+
+    fn arrive(&mut self, now: Instant, a: &Arrival) {
+        let mut bytes = Vec::new();
+        let tcp = a.tcp.as_ref().map(|(flags, seq, ack, options)| TcpFields {
+            flags: *flags,
+            seq: *seq,
+            ack: *ack,
+            options: options.clone(),
+        });
+        Build {
+            len: a.len,
+            src: a.src,
+            dst: a.dst,
+            protocol: a.protocol,
+            sport: a.sport,
+            dport: a.dport,
+            ds: a.ds,
+            tcp,
+        }
+        .write(&mut bytes);
+        let headers = Headers::parse(&bytes);
+        let frame = self.pool.take().expect("the pool has a record for each arrival");
+        let packet = &mut self.pool[&frame];
+        *packet = Packet {
+            arrived: now,
+            len: a.len,
+            truesize: a.truesize,
+            charged: a.len,
+            fwmark: a.fwmark,
+            priority: a.priority,
+            ..Packet::default()
+        };
+        headers.apply(packet);
+        self.heads.0.insert(frame.slot().index(), bytes);
+        self.ids.insert(frame.slot().index(), a.id);
+        self.pipeline.enqueue(now, frame, &headers, cx!(self));
+        self.run.end = now;
+        self.run.peak_packets = self.run.peak_packets.max(self.pipeline.packets());
+        self.run.peak_bytes = self.run.peak_bytes.max(self.pipeline.bytes());
+        self.collect_drops(now);
+        self.serve(now);
+    }
+
+    /// Asks for packets until there is none or the device is busy.
+    fn serve(&mut self, now: Instant) {
+        while self.busy_until.is_none() {
+            let frame = self.pipeline.dequeue(now, cx!(self));
+            self.collect_drops(now);
+            let Some(frame) = frame else { break };
+            if let Some(bps) = self.setup.link_bps {
+                let nanos = u128::from(self.pool[&frame].len) * 8 * u128::from(SECOND) / u128::from(bps);
+                self.busy_until = Some(now + nanos as u64);
+            }
+            self.record(now, frame, None);
+        }
+        // One that is due already would change nothing: an idle device has just asked, and a busy one
+        // asks when it is done.
+        self.watchdog = self.pipeline.next_event().filter(|t| *t > now);
+    }
+
+    fn collect_drops(&mut self, now: Instant) {
+        while let Some((frame, reason)) = self.drops.pop(&mut self.pool) {
+            self.record(now, frame, Some(reason));
+        }
+    }
+
+    fn record(&mut self, now: Instant, frame: Frame, dropped: Option<crate::qdisc::Reason>) {
+        let packet = self.pool[&frame];
+        let slot = frame.slot().index();
+        self.heads.0.remove(&slot);
+        let seen = self.pipeline.stages().next_back().map(|s| s.observe(&packet)).unwrap_or_default();
+        self.run.outcomes.push(Outcome {
+            id: self.ids.remove(&slot).expect("every packet has a number"),
+            t_ns: now.since(self.setup.clock_base),
+            sojourn_ns: now.since(packet.arrived),
+            marks: packet.marks,
+            dropped,
+            len: packet.len,
+            ds: packet.ds,
+            seen,
+        });
+        self.pool.give(frame);
+    }
+}

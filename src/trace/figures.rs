@@ -1,0 +1,132 @@
+//! Our figures under the names of the recorded statistics.
+
+use serde_json::{Map, Value, json};
+
+use crate::pipeline::Pipeline;
+use crate::qdisc::{Qdisc, codel, tbf};
+use crate::stats::{Basic, StageStats};
+use crate::time::Instant;
+use crate::units::LinkLayer;
+
+/// The options as the kernel would report them, for the stage that is the root.
+pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
+    let Some(root) = pipeline.stages().next_back() else { return Value::Null };
+    match root.stats(now) {
+        StageStats::Fifo { limit, .. } => json!({ "limit": limit }),
+        StageStats::Tbf(s) => json!({
+            "rate": s.time.rate().bytes_per_second(),
+            "overhead": s.time.overhead,
+            "mpu": s.time.mpu,
+            "linklayer": link_layer(s.time.link_layer),
+            "peakrate": s.peak.map_or(0, |(t, ..)| t.rate().bytes_per_second()),
+            "limit": s.limit,
+            "buffer_ticks": s.depth / 64,
+            "mtu_ticks": s.peak.map_or(0, |(_, depth, _)| depth / 64),
+        }),
+        StageStats::Codel(s) => {
+            let mut v = json!({
+                "target": s.law.target.as_us(),
+                "limit": s.limit,
+                "interval": s.law.interval.as_us(),
+                "ecn": u8::from(s.law.ecn),
+            });
+            if s.law.ce_threshold != codel::Ticks::DISABLED {
+                v["ce_threshold"] = json!(s.law.ce_threshold.as_us());
+            }
+            v
+        }
+    }
+}
+
+/// Counters and state of the root stage at `now`, with its child's below it.
+pub fn snapshot(pipeline: &Pipeline, base: Instant, now: Instant) -> Value {
+    pipeline.stages().next_back().map_or(Value::Null, |root| stage(root, base, now))
+}
+
+fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
+    let stats = stage.stats(now);
+    let mut out = basic(stats.basic(), base, now);
+    match &stats {
+        StageStats::Fifo { limit, .. } => {
+            out.insert("internal".into(), json!({ "limit": limit }));
+        }
+        StageStats::Tbf(s) => {
+            out.insert("internal".into(), tbf(s, base));
+        }
+        StageStats::Codel(s) => codel(s, &mut out),
+    }
+    if let Some(child) = stage.child() {
+        out.insert("child".into(), self::stage(child, base, now));
+    }
+    Value::Object(out)
+}
+
+fn basic(b: &Basic, base: Instant, now: Instant) -> Map<String, Value> {
+    let mut out = Map::new();
+    let mut put = |name: &str, v: u64| out.insert(name.into(), v.into());
+    put("t_ns", now.since(base));
+    put("sent_bytes", b.sent_bytes);
+    put("sent_packets", b.sent_packets);
+    put("drops", b.drops);
+    put("overlimits", b.overlimits);
+    put("backlog_bytes", b.backlog);
+    put("qlen", b.qlen.into());
+    out
+}
+
+fn tbf(s: &tbf::Stats, base: Instant) -> Value {
+    let peak = s.peak.map(|(t, depth, tokens)| (t.rate().bytes_per_second(), t.mult, t.shift, depth, tokens));
+    let (peak_rate, peak_mult, peak_shift, peak_depth, ptokens) = peak.unwrap_or_default();
+    json!({
+        "rate_bytes_per_s": s.time.rate().bytes_per_second(),
+        "mult": s.time.mult,
+        "shift": s.time.shift,
+        "depth_ns": s.depth,
+        "max_size": s.max_size,
+        "peakrate_bytes_per_s": peak_rate,
+        "peak_mult": peak_mult,
+        "peak_shift": peak_shift,
+        "peak_depth_ns": peak_depth,
+        "tokens_ns": s.tokens,
+        "ptokens_ns": ptokens,
+        "checkpoint_ns": s.checkpoint.since(base),
+    })
+}
+
+fn codel(s: &codel::Stats, out: &mut Map<String, Value>) {
+    let mut put = |name: &str, v: i64| out.insert(name.into(), v.into());
+    put("maxpacket", s.tally.maxpacket.into());
+    put("count", s.state.count.into());
+    put("lastcount", s.state.lastcount.into());
+    put("ldelay_us", s.state.ldelay.as_us().into());
+    put("drop_next_us", signed_us(s.drop_next));
+    put("drop_overlimit", s.drop_overlimit.into());
+    put("ecn_mark", s.tally.ecn_mark.into());
+    put("dropping", s.state.dropping.into());
+    put("ce_mark", s.tally.ce_mark.into());
+    out.insert("internal".into(), codel_law(&s.law));
+}
+
+/// The law's parameters, as `codel` and `fq_codel` have them.
+pub fn codel_law(law: &codel::Law) -> Value {
+    json!({
+        "target_ticks": law.target.0,
+        "interval_ticks": law.interval.0,
+        "ce_threshold_ticks": law.ce_threshold.0,
+        "mtu": law.mtu,
+        "tick_ns": 1024,
+    })
+}
+
+/// A signed number of ticks in microseconds, cut towards zero as the kernel does.
+fn signed_us(ticks: i32) -> i64 {
+    let us = i64::from(codel::Ticks(ticks.unsigned_abs()).as_us());
+    if ticks < 0 { -us } else { us }
+}
+
+fn link_layer(layer: LinkLayer) -> u8 {
+    match layer {
+        LinkLayer::Ethernet => 1,
+        LinkLayer::Atm => 2,
+    }
+}
