@@ -142,7 +142,12 @@ impl DropCounts {
 
     /// Reasons with their packets and bytes, those that happened only.
     pub fn happened(&self) -> impl Iterator<Item = (Reason, u64, u64)> {
-        Reason::ALL.into_iter().zip(self.packets).zip(self.bytes).map(|((r, p), b)| (r, p, b)).filter(|(_, p, _)| *p > 0)
+        Reason::ALL
+            .into_iter()
+            .zip(self.packets)
+            .zip(self.bytes)
+            .map(|((r, p), b)| (r, p, b))
+            .filter(|(_, p, _)| *p > 0)
     }
 }
 

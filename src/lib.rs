@@ -15,6 +15,7 @@
 
 pub mod classify;
 pub mod engine;
+pub mod lab;
 pub mod mark;
 pub mod packet;
 pub mod pipeline;
@@ -26,7 +27,6 @@ pub mod rng;
 pub mod run;
 pub mod spec;
 pub mod stats;
-#[cfg(feature = "xdp")]
 pub mod sys;
 pub mod time;
 pub mod trace;

@@ -159,7 +159,8 @@ impl Lock {
         let mut tries = PATIENCE.0;
         loop {
             let mut open = File::options();
-            let mut file = open.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed(what))?;
+            let mut file =
+                open.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed(what))?;
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 // Its last owner may have removed it in between; then we locked what nobody sees.
                 let seen = std::fs::metadata(&path).map(|m| m.ino()).ok();

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
 use crate::sys::nic::Nic;
@@ -27,7 +27,8 @@ impl Links {
     /// If the kernel does not tell.
     pub fn watch(nics: [Nic; 2], up: [Arc<AtomicBool>; 2]) -> io::Result<Links> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let events = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(netlink::ROUTE))?;
+        // No protocol is protocol 0, NETLINK_ROUTE.
+        let events = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&events, &SocketAddrNetlink::new(0, LINK_EVENTS))?;
         let [a, b] = nics;
         let [up_a, up_b] = up;

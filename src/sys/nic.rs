@@ -1,14 +1,13 @@
 //! What the kernel says of a network interface.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 const SIOCGIFFLAGS: Opcode = 0x8913;
 const SIOCGIFMTU: Opcode = 0x8921;
-const SIOCETHTOOL: Opcode = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const IFF_UP: i16 = 1;
 const IFF_RUNNING: i16 = 0x40;
@@ -20,18 +19,6 @@ const IFNAMSIZ: usize = 16;
 struct IfReq {
     name: [u8; IFNAMSIZ],
     value: [u8; 24],
-}
-
-/// `struct ethtool_channels`.
-#[derive(Default)]
-#[repr(C)]
-struct Channels {
-    cmd: u32,
-    max: [u32; 4],
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
 }
 
 /// A network interface of this network namespace. Its index is what counts: names change.
@@ -100,14 +87,18 @@ impl Nic {
     /// # Errors
     /// If it is gone.
     pub fn receive_queues(&self) -> io::Result<u32> {
-        let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
-        let mut request = self.request()?;
-        request.value[..8].copy_from_slice(&(&raw mut channels as usize as u64).to_ne_bytes());
-        // SAFETY: this call takes a `struct ifreq` with the address of an ethtool command, here
-        // of `channels`, which outlives the call and has the size that the command means.
-        match unsafe { ioctl(&self.socket, Updater::<SIOCETHTOOL, IfReq>::new(&mut request)) } {
-            Ok(()) => Ok((channels.combined + channels.rx).max(1)),
-            Err(_) => Ok(1),
+        // `struct ethtool_channels`: the command, four maxima, then rx, tx, other and combined.
+        let [a, b, c, d] = ETHTOOL_GCHANNELS.to_ne_bytes();
+        let mut request = [0u64; 5];
+        request[0] = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
+        if super::ethtool(self.socket.as_fd(), &self.name()?, &mut request).is_err() {
+            return Ok(1);
         }
+        let bytes = request.map(u64::to_ne_bytes);
+        let word = |n: usize| {
+            let at = 4 * (n % 2);
+            u32::from_ne_bytes(bytes[n / 2][at..at + 4].try_into().expect("four bytes"))
+        };
+        Ok((word(5) + word(8)).max(1))
     }
 }

@@ -7,11 +7,13 @@
 //! would add, a dispatcher and its build (m4, a clang and an llc of one version), weir has no use
 //! for.
 
+#![allow(unsafe_code)]
+
 mod kick;
 pub mod program;
 mod rings;
 mod socket;
 mod umem;
 
-pub use socket::{Ports, Settings, SocketStatistics, XdpRx, XdpTx, open};
+pub use socket::{OpenError, Ports, Settings, SocketStatistics, XdpRx, XdpTx, open};
 pub use umem::{Half, Umem};

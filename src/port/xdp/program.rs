@@ -190,7 +190,8 @@ impl Gate {
         let object = open.load().map_err(bpf)?;
         let map = |name: &str| -> io::Result<MapHandle> {
             let map = object.maps().find(|m| m.name() == name);
-            MapHandle::try_from(&map.ok_or_else(|| io::Error::other(format!("the gate has no map {name}")))?).map_err(bpf)
+            MapHandle::try_from(&map.ok_or_else(|| io::Error::other(format!("the gate has no map {name}")))?)
+                .map_err(bpf)
         };
         map("peer")?.update(&0u32.to_ne_bytes(), &peer.to_ne_bytes(), MapFlags::ANY).map_err(bpf)?;
         let page = rustix::param::page_size();
@@ -252,7 +253,8 @@ impl Gate {
         };
         let program = self.program()?.as_raw_fd();
         // SAFETY: `opts` is initialised and outlives the call.
-        let fd = unsafe { libbpf_sys::bpf_link_create(program, interface as i32, libbpf_sys::BPF_XDP, &raw const opts) };
+        let fd =
+            unsafe { libbpf_sys::bpf_link_create(program, interface as i32, libbpf_sys::BPF_XDP, &raw const opts) };
         Ok(Link { fd: owned(fd)? })
     }
 
@@ -262,9 +264,8 @@ impl Gate {
     /// If the NIC is gone.
     pub fn replace(&self, link: &Link) -> io::Result<()> {
         // SAFETY: both descriptors are open; no options.
-        let done = unsafe {
-            libbpf_sys::bpf_link_update(link.fd.as_raw_fd(), self.program()?.as_raw_fd(), std::ptr::null())
-        };
+        let done =
+            unsafe { libbpf_sys::bpf_link_update(link.fd.as_raw_fd(), self.program()?.as_raw_fd(), std::ptr::null()) };
         result(done).map(|_| ())
     }
 }
@@ -408,9 +409,11 @@ mod tests {
         let header = include_str!("../../../bpf/weir.h");
         let members = |name: &str| {
             let body = header.split(&format!("struct {name} {{")).nth(1).unwrap().split('}').next().unwrap();
-            body.lines().filter(|l| l.trim_start().starts_with("__u")).map(str::trim).map(|l| {
-                l.split(';').next().unwrap().split_whitespace().map(String::from).collect::<Vec<_>>()
-            }).collect::<Vec<_>>()
+            body.lines()
+                .filter(|l| l.trim_start().starts_with("__u"))
+                .map(str::trim)
+                .map(|l| l.split(';').next().unwrap().split_whitespace().map(String::from).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
         };
         let size = |name: &str| members(name).iter().map(|m| if m[0] == "__u64" { 8 } else { 4 }).sum::<usize>();
         assert_eq!(size("weir_config"), size_of::<Config>());

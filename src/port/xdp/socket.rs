@@ -82,6 +82,13 @@ pub struct OpenError {
     pub errno: Errno,
 }
 
+impl OpenError {
+    /// Whether another socket is bound to the queue.
+    pub fn is_busy(&self) -> bool {
+        self.errno == Errno::BUSY
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "queue {}: {}: {}", self.queue, self.step, self.errno)?;
@@ -89,7 +96,9 @@ impl fmt::Display for OpenError {
             Errno::PERM | Errno::ACCESS => f.write_str(" (root, or CAP_NET_RAW and CAP_NET_ADMIN, is needed)"),
             Errno::BUSY => f.write_str(" (another AF_XDP socket serves this queue: `ss --xdp -p` names its owner)"),
             Errno::AFNOSUPPORT => f.write_str(" (this kernel has no AF_XDP: CONFIG_XDP_SOCKETS)"),
-            Errno::NOBUFS | Errno::NOMEM => f.write_str(" (not enough memory that may be locked: `ulimit -l unlimited`)"),
+            Errno::NOBUFS | Errno::NOMEM => {
+                f.write_str(" (not enough memory that may be locked: `ulimit -l unlimited`)")
+            }
             _ => Ok(()),
         }
     }
@@ -116,15 +125,14 @@ pub struct Ports {
 /// # Errors
 /// If the kernel refuses; nothing stays open then.
 pub fn open(settings: &Settings) -> Result<Ports, OpenError> {
-    open_as(settings, true).or_else(|_| open_as(settings, false))
+    open_as(settings, true).or_else(|e| if e.is_busy() { Err(e) } else { open_as(settings, false) })
 }
 
 fn open_as(settings: &Settings, zero_copy: bool) -> Result<Ports, OpenError> {
     let fail = |nic, queue, step| move |errno| OpenError { nic, queue, step, errno };
     let chunk = settings.chunk().ok_or(Errno::MSGSIZE).map_err(fail(0, 0, "an MTU that fits a page"))?;
-    let umem = Umem::new(settings.frames, chunk)
-        .map_err(|_| Errno::NOMEM)
-        .map_err(fail(0, 0, "memory for the frames"))?;
+    let umem =
+        Umem::new(settings.frames, chunk).map_err(|_| Errno::NOMEM).map_err(fail(0, 0, "memory for the frames"))?;
     let longest = settings.mtu + LINK_HEADER;
     let links = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
     let [half0, half1] = umem.halves();
@@ -185,13 +193,7 @@ fn open_as(settings: &Settings, zero_copy: bool) -> Result<Ports, OpenError> {
     })
 }
 
-fn bind(
-    fd: &OwnedFd,
-    interface: u32,
-    queue: u32,
-    shared: Option<&OwnedFd>,
-    zero_copy: bool,
-) -> Result<(), Errno> {
+fn bind(fd: &OwnedFd, interface: u32, queue: u32, shared: Option<&OwnedFd>, zero_copy: bool) -> Result<(), Errno> {
     match shared {
         // The mode comes with the memory.
         Some(umem) => {
@@ -402,8 +404,10 @@ impl Transmit for XdpTx {
             return;
         }
         let (ring, fd) = (&self.ring, &self.fd);
-        let kicked =
-            kick(|| ring.pending(), || rustix::net::send(fd, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ()));
+        let kicked = kick(
+            || ring.pending(),
+            || rustix::net::send(fd, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ()),
+        );
         self.counters.kicks += u64::from(kicked.calls);
         self.counters.tx_busy += u64::from(kicked.busy);
         match kicked.outcome {
