@@ -19,6 +19,7 @@ pub mod pipeline;
 pub mod pool;
 pub mod qdisc;
 pub mod rng;
+pub mod run;
 pub mod spec;
 pub mod stats;
 pub mod sys;

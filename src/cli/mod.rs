@@ -1,5 +1,6 @@
 //! The command line. 0 is success, 1 a run that failed, 2 words that cannot be understood.
 
+mod doctor;
 mod load;
 mod trace;
 
@@ -23,6 +24,8 @@ enum Command {
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// Is this machine ready, and if not, the command that fixes it
+    Doctor(doctor::Args),
 }
 
 /// Why a command ended other than well.
@@ -72,6 +75,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
