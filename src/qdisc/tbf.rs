@@ -233,6 +233,18 @@ impl Qdisc for Tbf {
         self.child.tick(now, cx);
     }
 
+    fn start(&mut self, now: Instant) {
+        self.child.start(now);
+    }
+
+    fn set_drain(&mut self, below: Option<Rate>) {
+        self.child.set_drain(Rate::lower(self.rate(), below));
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate.time.rate())
+    }
+
     fn packets(&self) -> u32 {
         self.child.packets()
     }
