@@ -23,7 +23,6 @@ pub mod pool;
 pub mod port;
 pub mod qdisc;
 pub mod rng;
-#[cfg(feature = "xdp")]
 pub mod run;
 pub mod spec;
 pub mod stats;

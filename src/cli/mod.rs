@@ -2,6 +2,7 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod doctor;
 mod load;
 mod trace;
 
@@ -28,6 +29,8 @@ enum Command {
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// Is this machine ready, and if not, the command that fixes it
+    Doctor(doctor::Args),
 }
 
 /// Why a command ended other than well.
@@ -79,6 +82,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Bridge(args) => bridge::run(*args),
         Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,10 +16,9 @@ use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::mount::{MountFlags, mount};
 
 use crate::port::xdp::program::{self, Attached, Gate, Link, Mode};
+use crate::run::DIRECTORY;
 use crate::sys::namespace;
 
-/// Where an instance leaves what others must find.
-pub const DIRECTORY: &str = "/run/weir";
 /// Where gates are pinned.
 const PINS: &str = "/run/weir/bpf";
 /// `BPF_FS_MAGIC`.
