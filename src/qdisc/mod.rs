@@ -15,6 +15,7 @@ use crate::pool::{Frame, Pool, Slot};
 use crate::rng::Random;
 use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::units::Rate;
 pub use drops::{Drops, Reason};
 
 /// Which kernel's decisions are wanted, where kernels differ (decisions.md 8).
@@ -34,6 +35,24 @@ pub trait Frames {
     fn bytes(&self, slot: Slot, packet: &crate::packet::Packet) -> &[u8];
     /// The same, to be written to.
     fn bytes_mut(&mut self, slot: Slot, packet: &crate::packet::Packet) -> &mut [u8];
+
+    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
+    /// shall be: the copy's says where its bytes go.
+    fn copy(&mut self, from: Slot, to: Slot, packet: &crate::packet::Packet) {
+        let mut chunk = [0; 256];
+        let mut at = 0;
+        loop {
+            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
+            let n = rest.len().min(chunk.len());
+            chunk[..n].copy_from_slice(&rest[..n]);
+            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
+            room.copy_from_slice(&chunk[..n]);
+            at += n;
+            if n < chunk.len() {
+                return;
+            }
+        }
+    }
 }
 
 /// No frame bytes at all: for disciplines and tests that never look.
@@ -90,6 +109,19 @@ pub trait Qdisc: Send {
     /// clock. Calling it early or often does no harm.
     fn tick(&mut self, _now: Instant, _cx: &mut Cx<'_>) {}
 
+    /// The clock at the moment the stage is set to work: the origin of slots and of link traces. A
+    /// stage that is never told takes its first packet for the start.
+    fn start(&mut self, _now: Instant) {}
+
+    /// The rate at which the stages behind this one take packets, if they have one: told when the
+    /// pipeline is built and whenever it changes (decisions.md 27).
+    fn set_drain(&mut self, _below: Option<Rate>) {}
+
+    /// The rate at which this stage itself lets packets go, if it has one.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
     /// Packets held, a peeked one included.
     fn packets(&self) -> u32;
 
@@ -111,9 +143,31 @@ pub trait Qdisc: Send {
         Observation::default()
     }
 
+    /// Memory and tins at this moment, for traces.
+    fn levels(&self) -> Levels {
+        Levels::default()
+    }
+
     /// The discipline whose packets this one paces, if any.
     fn child(&self) -> Option<&dyn Qdisc> {
         None
+    }
+}
+
+/// How full a discipline is, beyond packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Memory charged for the packets held, bytes.
+    pub memory: u64,
+    /// Bytes held in each tin, by its number inside.
+    pub tins: [u64; 8],
+}
+
+impl Levels {
+    /// Raises each figure to that of `other` if that is higher.
+    pub fn raise(&mut self, other: &Levels) {
+        self.memory = self.memory.max(other.memory);
+        self.tins.iter_mut().zip(other.tins).for_each(|(a, b)| *a = b.max(*a));
     }
 }
 

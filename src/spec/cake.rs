@@ -144,7 +144,12 @@ impl Grammar for Params {
         word("docsis", "", "docsis", "noatm, 18 bytes more, mpu 64"),
         word("ethernet", "", "ethernet", "38 bytes more, mpu 84"),
         word("ether-vlan", "", "ether-vlan", "4 bytes more, once for each tag"),
-        word("ce_threshold", "TIME", "ce_threshold 1ms", "weir: mark every packet that can be marked above this sojourn"),
+        word(
+            "ce_threshold",
+            "TIME",
+            "ce_threshold 1ms",
+            "weir: mark every packet that can be marked above this sojourn",
+        ),
         word(
             "ce_threshold_selector",
             "V/M",
@@ -158,7 +163,12 @@ impl Grammar for Params {
             "weir: how much must stand before the AQM acts, in ingress mode or both",
         ),
         word("queues", "N", "queues 4096", "weir: queues per tin, a power of two in 256…65536; default 1024"),
-        word("heap", "kernel|exact", "heap exact", "weir: who loses when memory is short: by the kernel's heap, or the fattest"),
+        word(
+            "heap",
+            "kernel|exact",
+            "heap exact",
+            "weir: who loses when memory is short: by the kernel's heap, or the fattest",
+        ),
     ];
 
     fn read(mut self, stage: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Self, SpecError> {
@@ -211,9 +221,11 @@ impl Grammar for Params {
         put(self.ingress, "ingress".into());
         put(self.ack_filter != d.ack_filter, ack_filter_word(self.ack_filter).into());
         put(!self.split_gso, "no-split-gso".into());
-        let rtt_is_whole = self.target_us == target_us(self.interval_us);
-        put(self.interval_us != d.interval_us, format!("rtt {}", units::show_us(self.interval_us)));
-        put(!rtt_is_whole, "rtt 0".into());
+        if self.target_us == target_us(self.interval_us) {
+            put(self.interval_us != d.interval_us, format!("rtt {}", units::show_us(self.interval_us)));
+        } else {
+            put(true, "rtt 0".into());
+        }
         if self.compensated {
             put(true, format!("overhead {}", self.overhead));
         } else {
@@ -284,8 +296,10 @@ impl Params {
                 line.choose("rtt", name, warnings);
                 match args.arg(units::time_us)? {
                     0 => {
-                        warnings.push("cake: \"rtt 0\" sets only the target, to 1us".into());
-                        self.target_us = 1;
+                        warnings.push(
+                            "cake: \"rtt 0\" sets only the target, to 1us, and leaves the interval at 100ms".into(),
+                        );
+                        (self.interval_us, self.target_us) = (Params::default().interval_us, 1);
                     }
                     us => (self.interval_us, self.target_us) = (us, target_us(us)),
                 }
@@ -311,14 +325,8 @@ impl Params {
                 let all = [AckFilter::Off, AckFilter::Filter, AckFilter::Aggressive];
                 self.ack_filter = all.into_iter().find(|f| ack_filter_word(*f) == name).unwrap_or_default();
             }
-            "memlimit" => match args.arg(units::size)? {
-                0 => {}
-                bytes => self.memlimit = bytes.into(),
-            },
-            "fwmark" => match args.arg(units::count)? {
-                0 => {}
-                mask => self.fwmark = mask,
-            },
+            "memlimit" => self.memlimit = args.arg(units::size)?.into(),
+            "fwmark" => self.fwmark = args.arg(units::count)?,
             "ingress" | "egress" => {
                 line.choose("direction", name, warnings);
                 self.ingress = name == "ingress";
@@ -339,10 +347,7 @@ impl Params {
                 }
                 line.set(bytes, args)?;
             }
-            "mpu" => match args.arg(decimal(0..=256))? {
-                0 => {}
-                bytes => self.mpu = bytes as u16,
-            },
+            "mpu" => self.mpu = args.arg(decimal(0..=256))? as u16,
             "raw" => {
                 if line.overhead != 0 || self.framing != Framing::None {
                     warnings.push("cake: \"raw\" clears the overhead and framing given before it".into());
@@ -368,13 +373,15 @@ impl Params {
             }
             "ce_threshold_selector" => {
                 let Some(ce) = &mut self.ce_threshold else {
-                    return Err(args.refuse("\"ce_threshold_selector\" selects nothing without \"ce_threshold TIME\" before it"));
+                    return Err(args
+                        .refuse("\"ce_threshold_selector\" selects nothing without \"ce_threshold TIME\" before it"));
                 };
                 (ce.selector, ce.mask) = args.arg(selector)?;
             }
             "min-occupancy" => {
                 self.min_occupancy = args.arg(rule)?;
-                self.min_occupancy_both = args.optional(|w| if w == "both" { Ok(()) } else { Err(String::new()) }).is_some();
+                self.min_occupancy_both =
+                    args.optional(|w| if w == "both" { Ok(()) } else { Err(String::new()) }).is_some();
             }
             "queues" => self.queues = args.arg(queues)?,
             "heap" => {

@@ -11,7 +11,7 @@ use crate::classify::{Hashing, Headers};
 use crate::packet::Packet;
 use crate::pipeline::Pipeline;
 use crate::pool::{Frame, Pool, Slot};
-use crate::qdisc::{Cx, Drops, Frames};
+use crate::qdisc::{Cx, Drops, Frames, Levels};
 use crate::rng::Random;
 use crate::time::{Instant, SECOND};
 use crate::trace::format::{Arrival, Outcome};
@@ -38,6 +38,8 @@ pub struct Run {
     pub peak_packets: u32,
     /// See `peak_packets`.
     pub peak_bytes: u64,
+    /// Largest memory and tins, likewise.
+    pub peak_levels: Levels,
     /// 16-bit and 32-bit draws.
     pub draws: [u64; 2],
     /// The moment of the last event.
@@ -90,6 +92,7 @@ pub fn run(
     after_last: impl FnOnce(&Pipeline, Instant),
 ) -> Run {
     let base = setup.clock_base;
+    pipeline.start(base);
     let mut device = Device {
         pipeline,
         setup,
@@ -104,6 +107,7 @@ pub fn run(
             outcomes: Vec::with_capacity(arrivals.len()),
             peak_packets: 0,
             peak_bytes: 0,
+            peak_levels: Levels::default(),
             draws: [0, 0],
             end: base,
         },
@@ -189,6 +193,9 @@ impl Device<'_> {
         self.run.end = now;
         self.run.peak_packets = self.run.peak_packets.max(self.pipeline.packets());
         self.run.peak_bytes = self.run.peak_bytes.max(self.pipeline.bytes());
+        if let Some(root) = self.pipeline.stages().next_back() {
+            self.run.peak_levels.raise(&root.levels());
+        }
         self.collect_drops(now);
         self.serve(now);
     }

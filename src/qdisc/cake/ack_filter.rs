@@ -114,9 +114,7 @@ impl<'a> Segment<'a> {
             19 => true,
             5 => body.len() % 8 == 0,
             8 => {
-                body.len() == 8
-                    && !after(long(body, 0).unwrap_or(0), value)
-                    && !after(long(body, 4).unwrap_or(0), echo)
+                body.len() == 8 && !after(long(body, 0).unwrap_or(0), value) && !after(long(body, 4).unwrap_or(0), echo)
             }
             _ => false,
         })

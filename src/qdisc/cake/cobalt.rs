@@ -73,7 +73,7 @@ const INVERSE_ROOTS: [u32; 16] = [
 /// What COBALT remembers of one queue; it is inherited by whatever flow uses the queue next. Times
 /// are ns on cake's own clock.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Vars {
+pub(super) struct Vars {
     /// When the next signal is due.
     pub drop_next: i64,
     /// When BLUE's probability last moved.

@@ -72,9 +72,8 @@ impl Cake {
             tin.counters.way_direct += 1;
             return f;
         }
-        let hosts = |hash: fn(&mut Hashing, &crate::classify::FlowKeys) -> u32, hashing: &mut Hashing| {
-            hash(hashing, keys)
-        };
+        let hosts =
+            |hash: fn(&mut Hashing, &crate::classify::FlowKeys) -> u32, hashing: &mut Hashing| hash(hashing, keys);
         let source = if self.fair & SOURCE != 0 { hosts(Hashing::src_host, hashing) } else { 0 };
         let destination = if self.fair & DESTINATION != 0 { hosts(Hashing::dst_host, hashing) } else { 0 };
         self.settle(t, f, found, source, destination);

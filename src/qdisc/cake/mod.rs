@@ -35,7 +35,7 @@ mod shaper;
 mod stats;
 mod tins;
 
-use super::{Cx, Observation, Qdisc};
+use super::{Cx, Levels, Observation, Qdisc};
 use crate::classify::Headers;
 use crate::packet::Packet;
 use crate::pipeline::Link;
@@ -49,9 +49,7 @@ use flows::{DESTINATION, SOURCE};
 use heap::Heap;
 pub use overhead::Lengths;
 pub(crate) use overhead::Overhead;
-pub use params::{
-    AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES, QUEUES_ALLOWED, TinMode,
-};
+pub use params::{AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES, QUEUES_ALLOWED, TinMode};
 pub use shaper::Pace;
 use shaper::Shaper;
 pub use stats::{Counters, Delays, Stats, TinStats};
@@ -171,8 +169,8 @@ impl Cake {
         }
         self.shaper.pace = self.tins[0].pace;
         self.overhead = Overhead::new(p);
-        self.fair = if p.flows.fair_sources() { SOURCE } else { 0 }
-            | if p.flows.fair_destinations() { DESTINATION } else { 0 };
+        self.fair =
+            if p.flows.fair_sources() { SOURCE } else { 0 } | if p.flows.fair_destinations() { DESTINATION } else { 0 };
         let counts = p.ingress || p.min_occupancy_both;
         self.bulk_counts = counts;
         // Other rules than the kernel's were tried for ingress mode; in egress mode they say nothing
@@ -270,6 +268,18 @@ impl Qdisc for Cake {
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Cake(Box::new(self.report()))
+    }
+
+    fn levels(&self) -> Levels {
+        let mut levels = Levels { memory: self.memory, ..Levels::default() };
+        for (level, tin) in levels.tins.iter_mut().zip(&self.tins[..]) {
+            *level = tin.backlog;
+        }
+        levels
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        (!self.rate.is_zero()).then_some(self.rate)
     }
 
     fn observe(&self, packet: &Packet) -> Observation {

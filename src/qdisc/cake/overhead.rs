@@ -84,6 +84,11 @@ impl Lengths {
         *self = Lengths { offset_average: self.offset_average, ..Lengths::default() };
     }
 
+    /// Nothing seen but network headers at this offset.
+    pub fn with_average_offset(bytes: u64) -> Self {
+        Lengths { offset_average: bytes << 16, ..Lengths::default() }
+    }
+
     /// Where the network header starts on average, bytes.
     pub fn average_offset(&self) -> u64 {
         (self.offset_average + 0x8000) >> 16

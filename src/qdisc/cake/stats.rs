@@ -1,10 +1,10 @@
 //! What cake reports (`spec/cake.md` §20), 64-bit throughout.
 
 use super::cobalt::Law;
+use super::ewma;
 use super::overhead::Lengths;
 use super::params::Params;
 use super::shaper::Pace;
-use super::ewma;
 use crate::qdisc::Reason;
 use crate::stats::Basic;
 use crate::time::Instant;
