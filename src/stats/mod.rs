@@ -1,6 +1,7 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
 pub mod format;
+pub mod histogram;
 pub mod rows;
 pub mod tc_json;
 mod tc_tbf;
