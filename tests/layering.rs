@@ -12,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("packet", &["time"]),
     ("pool", &["packet"]),
     ("wire", &[]),
-    ("classify", &["wire", "packet"]),
+    ("classify", &["wire", "packet", "rng"]),
     ("mark", &["packet", "pool", "wire", "time", "units", "rng", "classify", "qdisc"]),
     ("qdisc", &["time", "units", "rng", "packet", "pool", "classify", "mark", "wire", "stats", "pipeline", "spec"]),
     ("pipeline", &["time", "units", "pool", "classify", "qdisc", "packet", "spec", "stats"]),
