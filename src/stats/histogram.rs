@@ -15,10 +15,14 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
+use super::StageStats;
 use crate::time::{MILLISECOND, SECOND};
 
 /// Longest sojourn told apart, in nanoseconds; longer ones count as this.
 pub const LONGEST: u64 = 100 * SECOND;
+
+/// The most tins that a queueing stage has.
+const MAX_TINS: usize = 8;
 
 /// The tails that are reported, by name and as a share.
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -43,6 +47,13 @@ impl Sojourns {
     /// Nothing recorded yet, for a direction whose queueing stage has so many tins.
     pub fn new(tins: usize) -> Self {
         Sojourns { decision: empty(), total: empty(), tins: vec![empty(); tins] }
+    }
+
+    /// Nothing recorded yet, for a direction with these stages. Where there are tins there is room
+    /// for as many as any change can make.
+    pub fn of(stages: &[StageStats]) -> Self {
+        let tins = stages.iter().any(|s| !s.tins().is_empty());
+        Sojourns::new(if tins { MAX_TINS } else { 0 })
     }
 
     /// A packet leaves: `decision` and `total` as in the fields, `tin` in the stage's internal order.

@@ -1,7 +1,9 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod counters;
 pub mod format;
 pub mod histogram;
+pub mod report;
 pub mod rows;
 pub mod tc_json;
 mod tc_tbf;
@@ -97,6 +99,14 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+        }
+    }
+
+    /// Names of the tins in the order they are shown, each with its number in
+    /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
+    pub fn tins(&self) -> Vec<(String, usize)> {
+        match self {
+            StageStats::Fifo { .. } | StageStats::Tbf(_) | StageStats::Codel(_) => Vec::new(),
         }
     }
 }
