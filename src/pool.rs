@@ -114,7 +114,7 @@ impl Pool {
 
 /// The link value of a frame that is with a device. Not a valid number: `Pool::new` refuses pools
 /// that large.
-const LENT: u32 = u32::MAX - 1;
+pub(crate) const LENT: u32 = u32::MAX - 1;
 
 impl Index<&Frame> for Pool {
     type Output = Packet;
