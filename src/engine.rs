@@ -10,11 +10,12 @@
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn::write_ds;
 use crate::packet::{Marks, truesize};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Link, Pipeline};
 use crate::pool::{Frame, Pool, Queue};
 use crate::port::{PortCounters, Receive, Transmit};
 use crate::qdisc::{Cx, Drops, Reason};
 use crate::rng::Random;
+use crate::spec::Spec;
 use crate::stats::StageStats;
 use crate::stats::counters::{Census, Counters, DropCounts};
 use crate::stats::histogram::Sojourns;
@@ -243,6 +244,14 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             }
             _ => {}
         }
+    }
+
+    /// Takes the parameters of `spec` between two packets; see [`Pipeline::change`].
+    ///
+    /// # Errors
+    /// As there; nothing has changed then.
+    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant) -> Result<(), String> {
+        self.pipeline.change(spec, link, now, &mut self.stock.cx())
     }
 
     /// When to call [`Engine::turn`] again if nothing arrives and nothing completes.

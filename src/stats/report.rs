@@ -152,12 +152,7 @@ impl Report {
 
     fn marked(&self) -> [(&'static str, u64); 4] {
         let c = &self.counters;
-        [
-            ("ecn", c.marked_ecn),
-            ("ce_threshold", c.marked_ce_threshold),
-            ("step", c.marked_step),
-            ("sce", c.marked_sce),
-        ]
+        [("ecn", c.marked_ecn), ("ce_threshold", c.marked_ce_threshold), ("step", c.marked_step), ("sce", c.marked_sce)]
     }
 
     /// Tins in the order they are shown, with their histograms.
