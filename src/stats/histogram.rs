@@ -44,8 +44,13 @@ pub struct Sojourns {
 }
 
 impl Sojourns {
-    /// Nothing recorded yet, for a direction whose queueing stage has so many tins.
-    pub fn new(tins: usize) -> Self {
+    /// Nothing recorded yet, without tins.
+    pub fn new() -> Self {
+        Sojourns::with_tins(0)
+    }
+
+    /// The same for a queueing stage with so many tins.
+    pub fn with_tins(tins: usize) -> Self {
         Sojourns { decision: empty(), total: empty(), tins: vec![empty(); tins] }
     }
 
@@ -53,7 +58,7 @@ impl Sojourns {
     /// for as many as any change can make.
     pub fn of(stages: &[StageStats]) -> Self {
         let tins = stages.iter().any(|s| !s.tins().is_empty());
-        Sojourns::new(if tins { MAX_TINS } else { 0 })
+        Sojourns::with_tins(if tins { MAX_TINS } else { 0 })
     }
 
     /// A packet leaves: `decision` and `total` as in the fields, `tin` in the stage's internal order.
@@ -84,6 +89,12 @@ impl Sojourns {
         self.decision.reset();
         self.total.reset();
         self.tins.iter_mut().for_each(|h| h.reset());
+    }
+}
+
+impl Default for Sojourns {
+    fn default() -> Self {
+        Sojourns::new()
     }
 }
 

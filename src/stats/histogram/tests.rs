@@ -14,7 +14,7 @@ fn ramp(n: u64) -> Histogram<u64> {
 
 #[test]
 fn what_is_longer_than_the_longest_counts_as_that() {
-    let mut s = Sojourns::new(0);
+    let mut s = Sojourns::new();
     s.record(u64::MAX, 3 * LONGEST, 7);
     assert_eq!([s.decision.len(), s.total.len()], [1, 1]);
     assert!(s.decision.max() >= LONGEST && s.decision.max() < LONGEST * 2);
@@ -22,12 +22,12 @@ fn what_is_longer_than_the_longest_counts_as_that() {
 
 #[test]
 fn a_packet_counts_in_its_tin_and_in_its_direction() {
-    let mut s = Sojourns::new(3);
+    let mut s = Sojourns::with_tins(3);
     s.record(5, 9, 2);
     s.record(6, 9, 0);
     let lens = |s: &Sojourns| s.tins.iter().map(Histogram::len).collect::<Vec<_>>();
     assert_eq!((s.decision.len(), lens(&s)), (2, vec![1, 0, 1]));
-    let mut sum = Sojourns::new(0);
+    let mut sum = Sojourns::new();
     sum.add(&s);
     sum.add(&s);
     assert_eq!((sum.decision.len(), lens(&sum)), (4, vec![2, 0, 2]));
@@ -47,7 +47,7 @@ fn recording_never_takes_more_memory() {
 #[test]
 fn tags_have_neither_spaces_nor_commas() {
     let tins = [("Best Effort".to_string(), 1), ("Voice".to_string(), 2)];
-    let s = Sojourns::new(3);
+    let s = Sojourns::with_tins(3);
     let names: Vec<_> = tagged("down", &s, true, &tins).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["down", "down/total", "down/best-effort", "down/voice"]);
     assert!(names.iter().all(|n| Tag::new(n).is_some()));
