@@ -12,14 +12,17 @@
 //! ARCHITECTURE.md has the picture, the frame's route and the invariants.
 
 pub mod classify;
+pub mod lab;
 pub mod mark;
 pub mod packet;
 pub mod pipeline;
 pub mod pool;
 pub mod qdisc;
 pub mod rng;
+pub mod run;
 pub mod spec;
 pub mod stats;
+pub mod sys;
 pub mod time;
 pub mod trace;
 pub mod units;

@@ -1,5 +1,7 @@
 //! The command line. 0 is success, 1 a run that failed, 2 words that cannot be understood.
 
+mod doctor;
+mod load;
 mod trace;
 
 use std::process::ExitCode;
@@ -20,6 +22,10 @@ struct Cli {
 enum Command {
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
+    /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
+    Load(load::Args),
+    /// Is this machine ready, and if not, the command that fixes it
+    Doctor(doctor::Args),
 }
 
 /// Why a command ended other than well.
@@ -68,6 +74,8 @@ pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Trace(args) => trace::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

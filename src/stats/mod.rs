@@ -1,5 +1,12 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod format;
+pub mod rows;
+mod tc_fq;
+pub mod tc_json;
+mod tc_tbf;
+pub mod tc_text;
+
 use crate::qdisc::{codel, dualpi2, fifo, fq_codel, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
