@@ -3,6 +3,11 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "xdp")]
+pub mod namespace;
+#[cfg(feature = "xdp")]
+pub mod nic;
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
