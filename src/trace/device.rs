@@ -128,7 +128,6 @@ pub fn run(
             updates: Vec::new(),
         },
     };
-    device.pipeline.tick(base, cx!(device));
     device.watchdog = device.pipeline.next_event();
     for arrival in arrivals {
         let now = base + arrival.t_ns;

@@ -481,6 +481,10 @@ impl Qdisc for Dualpi2 {
         }
     }
 
+    fn start(&mut self, now: Instant) {
+        self.run_controller(now);
+    }
+
     fn next_event(&self) -> Option<Instant> {
         self.controller.next()
     }
