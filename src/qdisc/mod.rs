@@ -6,7 +6,9 @@
 
 pub mod codel;
 pub mod drops;
+pub mod dualpi2;
 pub mod fifo;
+pub mod fq_codel;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
@@ -28,6 +30,23 @@ pub enum Compat {
     /// The newest kernel the specifications describe, repairs included.
     #[default]
     Latest,
+}
+
+/// The major number of a discipline, as in tc's `1:` (root) and `10:` (child of a shaper): a packet's
+/// priority `major:minor` names a class of the discipline with that handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(u16);
+
+impl Handle {
+    /// A discipline that no other pulls from.
+    pub const ROOT: Handle = Handle(0x1);
+    /// A discipline under a shaper.
+    pub const CHILD: Handle = Handle(0x10);
+
+    /// The minor number in a priority, if it is meant for this discipline.
+    pub fn minor_of(self, priority: u32) -> Option<u16> {
+        ((priority >> 16) as u16 == self.0).then_some(priority as u16)
+    }
 }
 
 /// What a discipline works with besides itself.

@@ -264,7 +264,7 @@ impl Qdisc for Tbf {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        self.wake.or_else(|| self.child.next_event())
+        [self.wake, self.child.next_event()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant, cx: &mut Cx<'_>) {
