@@ -115,7 +115,11 @@ impl StageStats {
     /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
     pub fn tins(&self) -> Vec<(String, usize)> {
         match self {
-            StageStats::Fifo { .. } | StageStats::Tbf(_) | StageStats::Codel(_) => Vec::new(),
+            StageStats::Fifo { .. }
+            | StageStats::Tbf(_)
+            | StageStats::Codel(_)
+            | StageStats::FqCodel(_)
+            | StageStats::Dualpi2(_) => Vec::new(),
         }
     }
 }
