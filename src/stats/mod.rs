@@ -1,13 +1,17 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod counters;
 pub mod format;
+pub mod histogram;
+pub mod report;
 pub mod rows;
 mod tc_cake;
+mod tc_fq;
 pub mod tc_json;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{cake, codel, fifo, tbf};
+use crate::qdisc::{cake, codel, dualpi2, fifo, fq_codel, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -79,6 +83,10 @@ pub enum StageStats {
     Tbf(Box<tbf::Stats>),
     /// codel.
     Codel(Box<codel::Stats>),
+    /// fq_codel.
+    FqCodel(Box<fq_codel::Stats>),
+    /// dualpi2.
+    Dualpi2(Box<dualpi2::Stats>),
     /// cake.
     Cake(Box<cake::Stats>),
 }
@@ -90,6 +98,8 @@ impl StageStats {
             StageStats::Fifo { basic, .. } => basic,
             StageStats::Tbf(s) => &s.basic,
             StageStats::Codel(s) => &s.basic,
+            StageStats::FqCodel(s) => &s.basic,
+            StageStats::Dualpi2(s) => &s.basic,
             StageStats::Cake(s) => &s.basic,
         }
     }
@@ -100,7 +110,25 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+            StageStats::FqCodel(_) => "fq_codel",
+            StageStats::Dualpi2(_) => "dualpi2",
             StageStats::Cake(_) => "cake",
+        }
+    }
+
+    /// Names of the tins in the order they are shown, each with its number in
+    /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
+    pub fn tins(&self) -> Vec<(String, usize)> {
+        match self {
+            StageStats::Fifo { .. }
+            | StageStats::Tbf(_)
+            | StageStats::Codel(_)
+            | StageStats::FqCodel(_)
+            | StageStats::Dualpi2(_) => Vec::new(),
+            StageStats::Cake(s) => {
+                let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
+                s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()
+            }
         }
     }
 }

@@ -10,9 +10,6 @@ use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Reason};
 use crate::time::Instant;
 
-/// The qdisc's own handle, 1:, as the major part of a priority that names a tin.
-const HANDLE: u32 = 1 << 16;
-
 impl Cake {
     pub(super) fn arrival(&mut self, now: Instant, frame: Frame, headers: &Headers, cx: &mut Cx<'_>) {
         let packet = &mut cx.pool[&frame];
@@ -42,10 +39,8 @@ impl Cake {
         if let Some(tin) = named(mark) {
             return tin;
         }
-        if packet.priority & 0xFFFF_0000 == HANDLE {
-            if let Some(tin) = named(packet.priority & 0xFFFF) {
-                return tin;
-            }
+        if let Some(tin) = self.handle.minor_of(packet.priority).and_then(|minor| named(minor.into())) {
+            return tin;
         }
         let tin = mode.tin(dscp);
         if tin < self.tin_count { tin } else { 0 }

@@ -35,7 +35,7 @@ mod shaper;
 mod stats;
 mod tins;
 
-use super::{Cx, Levels, Observation, Qdisc};
+use super::{Cx, Handle, Levels, Observation, Qdisc};
 use crate::classify::Headers;
 use crate::packet::Packet;
 use crate::pipeline::Link;
@@ -92,6 +92,7 @@ pub struct Cake {
     autorate: Autorate,
     params: Params,
     link: Link,
+    handle: Handle,
 }
 
 /// The driver's clock as signed nanoseconds. One that is so far from its origin that sums could
@@ -117,11 +118,11 @@ impl Clock {
 }
 
 impl Cake {
-    /// An idle shaper on a link.
+    /// An idle shaper on a link; `handle` is the major number by which priorities name a tin.
     ///
     /// # Panics
     /// If [`Params::queues`] is not a power of two in [`QUEUES_ALLOWED`].
-    pub fn new(params: &Params, link: Link) -> Self {
+    pub fn new(params: &Params, link: Link, handle: Handle) -> Self {
         assert!(
             params.queues.is_power_of_two() && QUEUES_ALLOWED.contains(&params.queues),
             "{} queues per tin are not a power of two in {QUEUES_ALLOWED:?}",
@@ -148,6 +149,7 @@ impl Cake {
             autorate: Autorate::new(params.rate),
             params: *params,
             link,
+            handle,
         };
         cake.configure();
         cake
