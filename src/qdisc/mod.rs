@@ -87,6 +87,12 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// Whether [`Qdisc::next_event`] is a timer that ends a recording even if nothing is held any
+    /// more, and not a controller that runs for ever.
+    fn ends_by_timer(&self) -> bool {
+        false
+    }
+
     /// Called when [`Qdisc::next_event`] has come, before `dequeue`: for controllers that run by the
     /// clock. Calling it early or often does no harm.
     fn tick(&mut self, _now: Instant, _cx: &mut Cx<'_>) {}

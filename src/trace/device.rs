@@ -151,7 +151,8 @@ impl Device<'_> {
         loop {
             let idle = self.busy_until.is_none();
             let drained = to_the_end && idle && self.pipeline.packets() == 0;
-            if drained && self.watchdog.is_none() {
+            let timer = self.watchdog.filter(|_| self.pipeline.stages().any(|s| s.ends_by_timer()));
+            if drained && timer.is_none() {
                 return;
             }
             let busy = self.busy_until.unwrap_or(Instant::NEVER);

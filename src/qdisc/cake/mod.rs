@@ -252,6 +252,10 @@ impl Qdisc for Cake {
         self.wake.map(|at| self.clock.show(at))
     }
 
+    fn ends_by_timer(&self) -> bool {
+        true
+    }
+
     fn packets(&self) -> u32 {
         self.basic.qlen
     }
