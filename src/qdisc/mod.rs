@@ -7,6 +7,8 @@
 pub mod codel;
 pub mod drops;
 pub mod fifo;
+pub mod htb;
+pub mod netem;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};

@@ -7,7 +7,9 @@
 
 mod codel;
 mod fifo;
+mod htb;
 pub mod lex;
+mod netem;
 pub mod suggest;
 mod tbf;
 pub mod units;
@@ -112,6 +114,10 @@ pub enum Stage {
     Tbf(qdisc::tbf::Params),
     /// `codel`.
     Codel(qdisc::codel::Params),
+    /// `htb`, one class.
+    Htb(qdisc::htb::Params),
+    /// `netem`.
+    Netem(Box<qdisc::netem::Params>),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -121,9 +127,11 @@ enum Role {
     Queue,
     /// Pulls from the queue before it.
     Puller,
+    /// Takes whatever comes and passes it on when it is due.
+    Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel"];
+const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -137,6 +145,8 @@ impl Stage {
             "bfifo" => fifo(Kind::Bytes, args, warnings),
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
+            "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -153,13 +163,16 @@ impl Stage {
             Stage::Fifo(p) => p.kind.word(),
             Stage::Tbf(_) => "tbf",
             Stage::Codel(_) => "codel",
+            Stage::Htb(_) => "htb",
+            Stage::Netem(_) => "netem",
         }
     }
 
     fn role(&self) -> Role {
         match self {
             Stage::Fifo(_) | Stage::Codel(_) => Role::Queue,
-            Stage::Tbf(_) => Role::Puller,
+            Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
+            Stage::Netem(_) => Role::Pusher,
         }
     }
 
@@ -169,6 +182,8 @@ impl Stage {
             Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
             Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
+            Stage::Htb(p) => Box::new(qdisc::htb::Htb::new(p, child, link.mtu)),
+            Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
         }
     }
 }
@@ -179,6 +194,8 @@ impl fmt::Display for Stage {
             Stage::Fifo(p) => p.words(),
             Stage::Tbf(p) => p.words(),
             Stage::Codel(p) => p.words(),
+            Stage::Htb(p) => p.words(),
+            Stage::Netem(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -275,7 +292,7 @@ impl Spec {
         for stage in &self.stages {
             let child = match stage.role() {
                 Role::Puller => built.pop(),
-                Role::Queue => None,
+                Role::Queue | Role::Pusher => None,
             };
             built.push(stage.build(link, child));
         }

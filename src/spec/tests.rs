@@ -24,12 +24,13 @@ fn every_word_counts(stage: &str, words: &[Word]) {
 
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
-    use qdisc::{codel, fifo, tbf};
+    use qdisc::{codel, fifo, htb, tbf};
     every_word_counts("pfifo", fifo::Params::WORDS);
     every_word_counts("bfifo", fifo::Params::WORDS);
     every_word_counts("pfifo_head_drop", fifo::Params::WORDS);
     every_word_counts("codel", codel::Params::WORDS);
     every_word_counts("pfifo | tbf rate 1mbit", tbf::Params::WORDS);
+    every_word_counts("htb rate 1mbit", htb::Params::WORDS);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
-use crate::qdisc::{codel, fifo, tbf};
+use crate::qdisc::{codel, fifo, htb, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -72,6 +72,10 @@ pub enum StageStats {
     Tbf(Box<tbf::Stats>),
     /// codel.
     Codel(Box<codel::Stats>),
+    /// htb.
+    Htb(Box<htb::Stats>),
+    /// netem.
+    Netem(Box<netem::Stats>),
 }
 
 impl StageStats {
@@ -81,6 +85,8 @@ impl StageStats {
             StageStats::Fifo { basic, .. } => basic,
             StageStats::Tbf(s) => &s.basic,
             StageStats::Codel(s) => &s.basic,
+            StageStats::Htb(s) => &s.basic,
+            StageStats::Netem(s) => &s.basic,
         }
     }
 
@@ -90,6 +96,8 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+            StageStats::Htb(_) => "htb",
+            StageStats::Netem(_) => "netem",
         }
     }
 }
