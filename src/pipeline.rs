@@ -7,6 +7,7 @@
 use crate::classify::Headers;
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Qdisc};
+use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::Rate;
 
@@ -119,6 +120,13 @@ impl Pipeline {
     /// [`Qdisc::child`].
     pub fn stages(&self) -> impl DoubleEndedIterator<Item = &dyn Qdisc> {
         self.stages.iter().map(|s| s.as_ref())
+    }
+
+    /// Figures of all stages, in the order a packet meets them; a child behind the stage that pulls
+    /// it. Allocates: not for the data path.
+    pub fn stats(&self, now: Instant) -> Vec<StageStats> {
+        let with_children = |s| std::iter::successors(Some(s), |s: &&dyn Qdisc| s.child());
+        self.stages().flat_map(with_children).map(|s| s.stats(now)).collect()
     }
 
     /// Packets handed to each stage so far, in the order of [`Pipeline::stages`]. What a stage

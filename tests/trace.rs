@@ -26,7 +26,16 @@ fn a_plain_table_goes_in_and_verdicts_come_out() {
     let dir = folder("plain");
     let (input, output) = (dir.join("in.csv"), dir.join("out.csv"));
     fs::write(&input, BURST).unwrap();
-    let run = weir(&["trace", "--qdisc", "pfifo limit 1", "--link", "10mbit", input.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    let run = weir(&[
+        "trace",
+        "--qdisc",
+        "pfifo limit 1",
+        "--link",
+        "10mbit",
+        input.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("3 packets, 2 sent (0 marked), 1 dropped"), "{}", text(&run.stderr));
     let rows = fs::read_to_string(&output).unwrap();
@@ -48,7 +57,8 @@ fn a_gzipped_table_gives_the_same_verdicts() {
         assert!(run.status.success(), "{}", text(&run.stderr));
     }
     let mut unpacked = String::new();
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(fs::File::open(&packed).unwrap()), &mut unpacked).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(fs::File::open(&packed).unwrap()), &mut unpacked)
+        .unwrap();
     assert_eq!(unpacked, fs::read_to_string(&plain).unwrap());
 }
 
@@ -63,7 +73,16 @@ fn words_that_cannot_be_understood_exit_with_2_and_write_nothing() {
         assert!(text(&run.stderr).contains('^'), "{}", text(&run.stderr));
         assert!(!output.exists());
     }
-    let run = weir(&["trace", "--qdisc", "codel", "--random", "dice", input.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    let run = weir(&[
+        "trace",
+        "--qdisc",
+        "codel",
+        "--random",
+        "dice",
+        input.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ]);
     assert_eq!(run.status.code(), Some(2));
 }
 

@@ -3,6 +3,11 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "xdp")]
+pub mod namespace;
+#[cfg(feature = "xdp")]
+pub mod nic;
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -44,6 +49,29 @@ pub fn join_promiscuous(packet_socket: BorrowedFd<'_>, ifindex: u32) -> io::Resu
         )
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves the calling thread into a new, empty network namespace, which lasts as long as a thread or a socket is in it.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub fn enter_new_network_namespace() -> io::Result<()> {
+    // SAFETY: takes no pointers; a thread's network namespace decides what sockets it makes later see, and nothing in
+    // memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves the calling thread into the network namespace behind a descriptor (an open `/run/netns/NAME`). Its mounts stay.
+///
+/// # Errors
+/// `EINVAL` if it is something else, `EPERM` without `CAP_SYS_ADMIN`.
+pub fn enter_network_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and so open; see above for what changes.
+    if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// `SIOCETHTOOL`, from `linux/sockios.h`.
