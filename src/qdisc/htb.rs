@@ -113,6 +113,8 @@ pub struct Stats {
     pub direct_packets: u64,
     /// Limit of the queue for those, packets.
     pub direct_qlen: u32,
+    /// Whether the child is one that it made for itself.
+    pub own_queue: bool,
     /// Share among classes, bytes.
     pub quantum: u32,
     /// Priority among classes.
@@ -131,6 +133,7 @@ pub struct Htb {
     class_sent: [u64; 2],
     overlimits: u64,
     wake: Option<Instant>,
+    own_queue: bool,
     quantum: u32,
     prio: u32,
 }
@@ -144,6 +147,7 @@ impl Htb {
             rate: params.bucket(params.rate, params.burst),
             ceil: params.bucket(params.ceil.unwrap_or(params.rate), params.cburst),
             checkpoint: Instant::ZERO,
+            own_queue: child.is_none(),
             child: child.unwrap_or_else(|| own()),
             direct: Queue::default(),
             direct_basic: Basic::default(),
@@ -275,6 +279,7 @@ impl Qdisc for Htb {
             class_drops,
             direct_packets: self.direct_basic.sent_packets,
             direct_qlen: TX_QUEUE_LEN,
+            own_queue: self.own_queue,
             quantum: self.quantum,
             prio: self.prio,
         }))

@@ -50,7 +50,12 @@ impl Grammar for Params {
             sample: "linklayer atm",
             help: "cells of 53 bytes for each 48 begun with atm",
         },
-        Word { name: "quantum", args: "BYTES", sample: "quantum 3000", help: "share among classes; weir has one class" },
+        Word {
+            name: "quantum",
+            args: "BYTES",
+            sample: "quantum 3000",
+            help: "share among classes; weir has one class",
+        },
         Word { name: "prio", args: "N", sample: "prio 1", help: "priority among classes, 0…7; weir has one class" },
     ];
 

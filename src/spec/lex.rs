@@ -79,8 +79,7 @@ impl<'a> Cursor<'a> {
         let Some(word) = self.next_word() else {
             return Err(SpecError::new(self.end, 1, format!("\"{keyword}\" needs a value")));
         };
-        read(word.text)
-            .map_err(|why| SpecError::new(word.at, word.text.len(), format!("illegal \"{keyword}\": {why}")))
+        read(word.text).map_err(|why| SpecError::new(word.at, word.text.len(), format!("illegal \"{keyword}\": {why}")))
     }
 
     /// Whether the next word begins with a digit: how tc tells an optional value from a keyword.

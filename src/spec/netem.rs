@@ -51,7 +51,9 @@ fn check(p: &mut Params, seen: &[&str], warnings: &mut Vec<String>) -> Result<()
         return Err("\"reorder\" lets packets jump a delay: it needs \"delay TIME\"".into());
     }
     if p.gap != 0 && p.reorder.0 == 0 {
-        return Err("\"gap\" says which packets may jump: it needs \"reorder PERCENT\", such as \"reorder 100%\"".into());
+        return Err(
+            "\"gap\" says which packets may jump: it needs \"reorder PERCENT\", such as \"reorder 100%\"".into()
+        );
     }
     if p.reorder.0 != 0 && p.gap == 0 {
         p.gap = 1;
@@ -146,7 +148,12 @@ impl Grammar for Params {
             help: "loses packets at random, by four states, or by Gilbert and Elliott's good and bad state",
         },
         Word { name: "drop", args: "as loss", sample: "drop 1%", help: "same as loss" },
-        Word { name: "ecn", args: "", sample: "loss 1% ecn", help: "marks instead of losing packets that can be marked" },
+        Word {
+            name: "ecn",
+            args: "",
+            sample: "loss 1% ecn",
+            help: "marks instead of losing packets that can be marked",
+        },
         Word { name: "corrupt", args: "P [CORRELATION]", sample: "corrupt 0.1%", help: "flips one bit of that share" },
         Word { name: "duplicate", args: "P [CORRELATION]", sample: "duplicate 1%", help: "sends that share twice" },
         Word {
@@ -173,7 +180,12 @@ impl Grammar for Params {
             sample: "slot 800us 10ms packets 42 bytes 64k",
             help: "lets packets leave in slots only",
         },
-        Word { name: "seed", args: "N", sample: "seed 42", help: "seed of all draws, 64 bits; default that of the run" },
+        Word {
+            name: "seed",
+            args: "N",
+            sample: "seed 42",
+            help: "seed of all draws, 64 bits; default that of the run",
+        },
     ];
 
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
@@ -188,7 +200,8 @@ impl Grammar for Params {
                     self.correlations.delay = correlation(name, args)?;
                 }
                 if self.jitter > MAX_JITTER {
-                    warnings.push(format!("netem: jitter is cut to {}, the longest there is", units::show_ns(MAX_JITTER)));
+                    warnings
+                        .push(format!("netem: jitter is cut to {}, the longest there is", units::show_ns(MAX_JITTER)));
                     self.jitter = MAX_JITTER;
                 }
             }
@@ -202,7 +215,10 @@ impl Grammar for Params {
             "gap" => self.gap = args.arg(units::count)?,
             "rate" => self.rate = read_rate(args)?,
             "slot" => self.slots = read_slots(args, warnings)?,
-            "seed" => self.seed = Some(args.arg(|w| w.parse().map_err(|_| format!("\"{w}\" is not a decimal number of 64 bits")))?),
+            "seed" => {
+                self.seed =
+                    Some(args.arg(|w| w.parse().map_err(|_| format!("\"{w}\" is not a decimal number of 64 bits")))?)
+            }
             _ => return Err(args.unknown("netem", &Self::allowed())),
         }
         Ok(())
@@ -308,7 +324,9 @@ fn time(name: &str, args: &mut Cursor<'_>, bare: u64, warnings: &mut Vec<String>
             1 => ("ns", "as tc does in slots, and only there in versions before 6.9"),
             _ => ("us", "as tc does before 6.9; newer ones read ns"),
         };
-        warnings.push(format!("netem: \"{name} … {word}\" has no unit and is read as {word}{unit}, {tools}; write the unit"));
+        warnings.push(format!(
+            "netem: \"{name} … {word}\" has no unit and is read as {word}{unit}, {tools}; write the unit"
+        ));
     }
     Ok(value)
 }
@@ -366,7 +384,9 @@ fn read_slots(args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Optio
         let mean = time(NAME, args, 1, warnings)?;
         let jitter = time(NAME, args, 1, warnings)?;
         if jitter == 0 || jitter > MAX_JITTER {
-            return Err(args.refuse(format!("the jitter of slots is above 0 and at most {}", units::show_ns(MAX_JITTER))));
+            return Err(
+                args.refuse(format!("the jitter of slots is above 0 and at most {}", units::show_ns(MAX_JITTER)))
+            );
         }
         Spacing::Distributed(mean, jitter, table)
     } else {

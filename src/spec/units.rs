@@ -208,12 +208,10 @@ pub fn size(word: &str) -> Result<u32, String> {
 /// # Errors
 /// Not such a number, or out of range.
 pub fn integer(range: std::ops::RangeInclusive<i64>) -> impl Fn(&str) -> Result<i64, String> {
-    move |word| {
-        match crate::units::c_integer(word) {
-            Some(v) if range.contains(&v) => Ok(v),
-            Some(_) => Err(format!("{word} is outside {}…{}", range.start(), range.end())),
-            None => Err(format!("\"{word}\" is not a whole number")),
-        }
+    move |word| match crate::units::c_integer(word) {
+        Some(v) if range.contains(&v) => Ok(v),
+        Some(_) => Err(format!("{word} is outside {}…{}", range.start(), range.end())),
+        None => Err(format!("\"{word}\" is not a whole number")),
     }
 }
 

@@ -3,10 +3,11 @@
 pub mod format;
 pub mod rows;
 pub mod tc_json;
+mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{codel, fifo, htb, netem, tbf};
+use crate::qdisc::{Compat, codel, fifo, htb, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -93,6 +94,31 @@ impl StageStats {
             StageStats::Codel(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
+        }
+    }
+
+    /// Drops as the kernel that is imitated counts them: Linux 6.12 counts `netem`'s marks, too.
+    pub fn drops(&self) -> u64 {
+        match self {
+            StageStats::Netem(s) if s.compat == Compat::V6_12 => s.basic.drops + s.tally.ecn_marked,
+            other => other.basic().drops,
+        }
+    }
+
+    /// Packets taken back or let past others.
+    pub fn requeues(&self) -> u64 {
+        match self {
+            StageStats::Netem(s) => s.tally.reordered,
+            _ => 0,
+        }
+    }
+
+    /// Whether the stage pulls from a queue that it made for itself, which tc does not list.
+    pub fn has_own_queue(&self) -> bool {
+        match self {
+            StageStats::Tbf(s) => s.own_queue,
+            StageStats::Htb(s) => s.own_queue,
+            _ => false,
         }
     }
 

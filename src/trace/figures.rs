@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::pipeline::Pipeline;
 use crate::qdisc::netem::Spacing;
-use crate::qdisc::{Compat, Qdisc, codel, htb, netem, tbf};
-use crate::stats::{Basic, StageStats};
+use crate::qdisc::{Qdisc, codel, htb, netem, tbf};
+use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::LinkLayer;
 
@@ -63,7 +63,7 @@ pub fn snapshot(pipeline: &Pipeline, base: Instant, now: Instant) -> Value {
 
 fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
     let stats = stage.stats(now);
-    let mut out = basic(stats.basic(), base, now);
+    let mut out = basic(&stats, base, now);
     match &stats {
         StageStats::Fifo { limit, .. } => {
             out.insert("internal".into(), json!({ "limit": limit }));
@@ -81,13 +81,14 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
     Value::Object(out)
 }
 
-fn basic(b: &Basic, base: Instant, now: Instant) -> Map<String, Value> {
+fn basic(stats: &StageStats, base: Instant, now: Instant) -> Map<String, Value> {
     let mut out = Map::new();
+    let b = stats.basic();
     let mut put = |name: &str, v: u64| out.insert(name.into(), v.into());
     put("t_ns", now.since(base));
     put("sent_bytes", b.sent_bytes);
     put("sent_packets", b.sent_packets);
-    put("drops", b.drops);
+    put("drops", stats.drops());
     put("overlimits", b.overlimits);
     put("backlog_bytes", b.backlog);
     put("qlen", b.qlen.into());
@@ -141,9 +142,6 @@ fn netem_options(s: &netem::Stats) -> Value {
 }
 
 fn netem(s: &netem::Stats, base: Instant, out: &mut Map<String, Value>) {
-    if s.compat == Compat::V6_12 {
-        out.insert("drops".into(), (s.basic.drops + s.tally.ecn_marked).into());
-    }
     let internal = json!({
         "limit": s.params.limit,
         "latency_ns": s.params.delay,

@@ -58,7 +58,11 @@ impl Loss {
                 (third + f(p14)) / (1.0 + second + third + f(p14))
             }
             Loss::Gemodel { p, r, bad, good } => {
-                if p.0 == 0 { f(good) } else { (f(r) * f(good) + f(p) * f(bad)) / (f(p) + f(r)) }
+                if p.0 == 0 {
+                    f(good)
+                } else {
+                    (f(r) * f(good) + f(p) * f(bad)) / (f(p) + f(r))
+                }
             }
         }
     }

@@ -296,10 +296,7 @@ impl Netem {
         let packet = &mut cx.pool[&frame];
         packet.enqueued = now;
         self.basic.queued(packet.len);
-        if p.gap != 0
-            && self.counter >= p.gap - 1
-            && p.reorder.0 >= sources.reorder.draw(&mut sources.main)
-        {
+        if p.gap != 0 && self.counter >= p.gap - 1 && p.reorder.0 >= sources.reorder.draw(&mut sources.main) {
             set_due(packet, clock);
             self.counter = 0;
             self.tally.reordered += 1;
@@ -385,8 +382,7 @@ impl Netem {
 
     fn with_sources<T>(&mut self, cx: &mut Cx<'_>, work: impl FnOnce(&mut Self, &mut Sources, &mut Cx<'_>) -> T) -> T {
         let correlations = self.params.correlations;
-        let mut sources =
-            self.sources.take().unwrap_or_else(|| Sources::new(cx.random.u64(), correlations));
+        let mut sources = self.sources.take().unwrap_or_else(|| Sources::new(cx.random.u64(), correlations));
         let out = work(self, &mut sources, cx);
         self.sources = Some(sources);
         out
@@ -470,3 +466,6 @@ impl Qdisc for Netem {
         Observation { queue: Some(-1), time_to_send: Some(packet.released), ..Observation::default() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,8 +20,7 @@ impl Taus113 {
 
     /// The next 32 bits.
     pub fn draw(&mut self) -> u32 {
-        const SHIFTS: [(u32, u32, u32, u32); 4] =
-            [(6, 13, 2, 18), (2, 27, 8, 2), (13, 21, 16, 7), (3, 12, 128, 13)];
+        const SHIFTS: [(u32, u32, u32, u32); 4] = [(6, 13, 2, 18), (2, 27, 8, 2), (13, 21, 16, 7), (3, 12, 128, 13)];
         let mut out = 0;
         for (word, (a, b, dropped, d)) in self.0.iter_mut().zip(SHIFTS) {
             *word = ((*word & dropped.wrapping_neg()) << d) ^ (((*word << a) ^ *word) >> b);
@@ -152,9 +151,18 @@ mod tests {
         let run = |rho: u32, last: u32, draws: &[u32]| -> Vec<u32> {
             let mut last = u64::from(last);
             let w = u64::from(rho) + 1;
-            draws.iter().map(|d| { last = (u64::from(*d) * ((1 << 32) - w) + last * w) >> 32; last as u32 }).collect()
+            draws
+                .iter()
+                .map(|d| {
+                    last = (u64::from(*d) * ((1 << 32) - w) + last * w) >> 32;
+                    last as u32
+                })
+                .collect()
         };
-        assert_eq!(run(1 << 30, 1 << 31, &[0, M, 1 << 31, 1_000_000_000]), [536870912, 3355443198, 2449473535, 1362368384]);
+        assert_eq!(
+            run(1 << 30, 1 << 31, &[0, M, 1 << 31, 1_000_000_000]),
+            [536870912, 3355443198, 2449473535, 1362368384]
+        );
         let mut c = Correlator::new(Fraction(M), 12345);
         let mut g = Taus113::new(9);
         assert_eq!([c.draw(&mut g), c.draw(&mut g)], [12345; 2], "100 % never moves");
