@@ -6,7 +6,9 @@
 //! nearest keyword.
 
 mod codel;
+mod dualpi2;
 mod fifo;
+mod fq_codel;
 mod htb;
 pub mod lex;
 mod netem;
@@ -17,7 +19,7 @@ pub mod units;
 use std::fmt;
 
 use crate::pipeline::{Link, Pipeline};
-use crate::qdisc::{self, Qdisc};
+use crate::qdisc::{self, Handle, Qdisc};
 use crate::units::Rate;
 use lex::{Cursor, Token, tokens};
 
@@ -119,6 +121,10 @@ pub enum Stage {
     Htb(qdisc::htb::Params),
     /// `netem`.
     Netem(Box<qdisc::netem::Params>),
+    /// `fq_codel`.
+    FqCodel(qdisc::fq_codel::Params),
+    /// `dualpi2`.
+    Dualpi2(qdisc::dualpi2::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -132,7 +138,7 @@ enum Role {
     Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel"];
+const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -149,6 +155,8 @@ impl Stage {
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
+            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
                 e.allowed = KINDS.iter().map(|s| s.to_string()).collect();
@@ -164,6 +172,8 @@ impl Stage {
             Stage::Fifo(p) => p.kind.word(),
             Stage::Tbf(_) => "tbf",
             Stage::Codel(_) => "codel",
+            Stage::FqCodel(_) => "fq_codel",
+            Stage::Dualpi2(_) => "dualpi2",
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
         }
@@ -175,26 +185,28 @@ impl Stage {
             Stage::Tbf(p) => Some(p.rate),
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
-            Stage::Fifo(_) | Stage::Codel(_) => None,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
         }
     }
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) => Role::Queue,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
             Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
         }
     }
 
     /// The stage at work; a puller gets the queue before it as its child.
-    fn build(&self, link: Link, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
+    fn build(&self, link: Link, handle: Handle, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
         match self {
             Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
             Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
             Stage::Htb(p) => Box::new(qdisc::htb::Htb::new(p, child, link.mtu)),
             Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
+            Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
+            Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
         }
     }
 }
@@ -207,6 +219,8 @@ impl fmt::Display for Stage {
             Stage::Codel(p) => p.words(),
             Stage::Htb(p) => p.words(),
             Stage::Netem(p) => p.words(),
+            Stage::FqCodel(p) => p.words(),
+            Stage::Dualpi2(p) => dualpi2::words(p),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -306,16 +320,26 @@ impl Spec {
             && self.stages.iter().zip(&other.stages).all(|(a, b)| a.kind() == b.kind())
     }
 
+    /// The stages that a pipeline has, each with the stages it pulls from before it.
+    pub(crate) fn groups(&self) -> Vec<&[Stage]> {
+        let pulls = |stage: &Stage| stage.role() == Role::Puller;
+        self.stages.chunk_by(|_, next| pulls(next)).collect()
+    }
+
     /// The stages at work on a link.
     pub fn build(&self, link: Link) -> Pipeline {
         let mut built: Vec<Box<dyn Qdisc>> = Vec::new();
         let mut previous = None;
-        for stage in &self.stages {
+        for (i, stage) in self.stages.iter().enumerate() {
             let child = match (stage.role(), previous) {
                 (Role::Puller, Some(Role::Queue | Role::Puller)) => built.pop(),
                 _ => None,
             };
-            built.push(stage.build(link, child));
+            let handle = match self.stages.get(i + 1).map(Stage::role) {
+                Some(Role::Puller) => Handle::CHILD,
+                _ => Handle::ROOT,
+            };
+            built.push(stage.build(link, handle, child));
             previous = Some(stage.role());
         }
         Pipeline::new(built)

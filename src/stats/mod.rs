@@ -1,13 +1,17 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod counters;
 pub mod format;
+pub mod histogram;
+pub mod report;
 pub mod rows;
+mod tc_fq;
 pub mod tc_json;
 mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{Compat, codel, fifo, htb, netem, tbf};
+use crate::qdisc::{Compat, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -83,6 +87,10 @@ pub enum StageStats {
     Htb(Box<htb::Stats>),
     /// netem.
     Netem(Box<netem::Stats>),
+    /// fq_codel.
+    FqCodel(Box<fq_codel::Stats>),
+    /// dualpi2.
+    Dualpi2(Box<dualpi2::Stats>),
 }
 
 impl StageStats {
@@ -92,6 +100,8 @@ impl StageStats {
             StageStats::Fifo { basic, .. } => basic,
             StageStats::Tbf(s) => &s.basic,
             StageStats::Codel(s) => &s.basic,
+            StageStats::FqCodel(s) => &s.basic,
+            StageStats::Dualpi2(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
         }
@@ -130,6 +140,22 @@ impl StageStats {
             StageStats::Codel(_) => "codel",
             StageStats::Htb(_) => "htb",
             StageStats::Netem(_) => "netem",
+            StageStats::FqCodel(_) => "fq_codel",
+            StageStats::Dualpi2(_) => "dualpi2",
+        }
+    }
+
+    /// Names of the tins in the order they are shown, each with its number in
+    /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
+    pub fn tins(&self) -> Vec<(String, usize)> {
+        match self {
+            StageStats::Fifo { .. }
+            | StageStats::Tbf(_)
+            | StageStats::Codel(_)
+            | StageStats::FqCodel(_)
+            | StageStats::Dualpi2(_)
+            | StageStats::Htb(_)
+            | StageStats::Netem(_) => Vec::new(),
         }
     }
 }
