@@ -110,11 +110,6 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 64, "a record is one cache line");
 
 impl Packet {
-    /// Whether the frame is with a device, which may be writing to it (see [`crate::pool::Pool::lend`]).
-    pub fn is_lent(&self) -> bool {
-        self.next == crate::pool::LENT
-    }
-
     /// The ECN field as it shall leave: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE (RFC 3168 §5).
     pub fn ecn(&self) -> u8 {
         self.ds & 3

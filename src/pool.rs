@@ -114,7 +114,14 @@ impl Pool {
 
 /// The link value of a frame that is with a device. Not a valid number: `Pool::new` refuses pools
 /// that large.
-pub(crate) const LENT: u32 = u32::MAX - 1;
+const LENT: u32 = u32::MAX - 1;
+
+impl Packet {
+    /// Whether the frame is with a device, which may be writing to it (see [`Pool::lend`]).
+    pub fn is_lent(&self) -> bool {
+        self.next == LENT
+    }
+}
 
 impl Index<&Frame> for Pool {
     type Output = Packet;
