@@ -51,3 +51,13 @@ fn tbf_and_its_children_decide_as_recorded() {
 fn cake_decides_as_recorded() {
     every_scenario_agrees("cake");
 }
+
+#[test]
+fn netem_decides_as_recorded() {
+    every_scenario_agrees("netem");
+}
+
+#[test]
+fn one_class_of_htb_decides_as_recorded() {
+    every_scenario_agrees("htb");
+}

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod compare;
 mod doctor;
 mod load;
 mod trace;
@@ -31,6 +32,8 @@ enum Command {
     Load(load::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
+    /// Runs side by side, as a table and as a picture
+    Compare(compare::Args),
 }
 
 /// Why a command ended other than well.
@@ -83,6 +86,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Compare(args) => compare::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
