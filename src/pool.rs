@@ -114,7 +114,14 @@ impl Pool {
 
 /// The link value of a frame that is with a device. Not a valid number: `Pool::new` refuses pools
 /// that large.
-pub(crate) const LENT: u32 = u32::MAX - 1;
+const LENT: u32 = u32::MAX - 1;
+
+impl Packet {
+    /// Whether the frame is with a device, which may be writing to it (see [`Pool::lend`]).
+    pub fn is_lent(&self) -> bool {
+        self.next == LENT
+    }
+}
 
 impl Index<&Frame> for Pool {
     type Output = Packet;
@@ -139,6 +146,46 @@ impl Index<Slot> for Pool {
 impl IndexMut<Slot> for Pool {
     fn index_mut(&mut self, slot: Slot) -> &mut Packet {
         &mut self.records[slot.index()]
+    }
+}
+
+/// The bytes of frames, for the few rules that must look at queued packets again (ACK filter) or
+/// write more than the DS byte (multi-bit ECN).
+pub trait Frames {
+    /// The frame from its first byte; may be cut behind the headers where only those are kept.
+    fn bytes(&self, slot: Slot, packet: &Packet) -> &[u8];
+    /// The same, to be written to.
+    fn bytes_mut(&mut self, slot: Slot, packet: &Packet) -> &mut [u8];
+
+    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
+    /// shall be: the copy's says where its bytes go.
+    fn copy(&mut self, from: Slot, to: Slot, packet: &Packet) {
+        let mut chunk = [0; 256];
+        let mut at = 0;
+        loop {
+            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
+            let n = rest.len().min(chunk.len());
+            chunk[..n].copy_from_slice(&rest[..n]);
+            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
+            room.copy_from_slice(&chunk[..n]);
+            at += n;
+            if n < chunk.len() {
+                return;
+            }
+        }
+    }
+}
+
+/// No frame bytes at all: for disciplines and tests that never look.
+#[derive(Debug, Default)]
+pub struct NoFrames;
+
+impl Frames for NoFrames {
+    fn bytes(&self, _: Slot, _: &Packet) -> &[u8] {
+        &[]
+    }
+    fn bytes_mut(&mut self, _: Slot, _: &Packet) -> &mut [u8] {
+        &mut []
     }
 }
 
@@ -239,46 +286,6 @@ impl Queue {
     /// From the oldest to the newest.
     pub fn iter<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = Slot> + 'a {
         std::iter::successors(self.front(), |s| self.after(pool, *s))
-    }
-}
-
-/// The bytes of frames, for the few rules that must look at queued packets again (ACK filter) or
-/// write more than the DS byte (multi-bit ECN).
-pub trait Frames {
-    /// The frame from its first byte; may be cut behind the headers where only those are kept.
-    fn bytes(&self, slot: Slot, packet: &Packet) -> &[u8];
-    /// The same, to be written to.
-    fn bytes_mut(&mut self, slot: Slot, packet: &Packet) -> &mut [u8];
-
-    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
-    /// shall be: the copy's says where its bytes go.
-    fn copy(&mut self, from: Slot, to: Slot, packet: &Packet) {
-        let mut chunk = [0; 256];
-        let mut at = 0;
-        loop {
-            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
-            let n = rest.len().min(chunk.len());
-            chunk[..n].copy_from_slice(&rest[..n]);
-            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
-            room.copy_from_slice(&chunk[..n]);
-            at += n;
-            if n < chunk.len() {
-                return;
-            }
-        }
-    }
-}
-
-/// No frame bytes at all: for disciplines and tests that never look.
-#[derive(Debug, Default)]
-pub struct NoFrames;
-
-impl Frames for NoFrames {
-    fn bytes(&self, _: Slot, _: &Packet) -> &[u8] {
-        &[]
-    }
-    fn bytes_mut(&mut self, _: Slot, _: &Packet) -> &mut [u8] {
-        &mut []
     }
 }
 

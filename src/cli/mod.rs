@@ -2,6 +2,7 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod compare;
 mod doctor;
 mod load;
 #[cfg(feature = "xdp")]
@@ -36,6 +37,8 @@ enum Command {
     Napi(napi::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
+    /// Runs side by side, as a table and as a picture
+    Compare(compare::Args),
 }
 
 /// Why a command ended other than well.
@@ -90,6 +93,7 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Compare(args) => compare::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

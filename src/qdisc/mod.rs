@@ -6,13 +6,17 @@
 
 pub mod codel;
 pub mod drops;
+pub mod dualpi2;
 pub mod fifo;
+pub mod fq_codel;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
+use crate::pipeline::Link;
 use crate::pool::{Frame, Pool, Slot};
 pub use crate::pool::{Frames, NoFrames};
 use crate::rng::Random;
+use crate::spec::Stage;
 use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::Rate;
@@ -26,6 +30,23 @@ pub enum Compat {
     /// The newest kernel the specifications describe, repairs included.
     #[default]
     Latest,
+}
+
+/// The major number of a discipline, as in tc's `1:` (root) and `10:` (child of a shaper): a packet's
+/// priority `major:minor` names a class of the discipline with that handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(u16);
+
+impl Handle {
+    /// A discipline that no other pulls from.
+    pub const ROOT: Handle = Handle(0x1);
+    /// A discipline under a shaper.
+    pub const CHILD: Handle = Handle(0x10);
+
+    /// The minor number in a priority, if it is meant for this discipline.
+    pub fn minor_of(self, priority: u32) -> Option<u16> {
+        ((priority >> 16) as u16 == self.0).then_some(priority as u16)
+    }
 }
 
 /// What a discipline works with besides itself.
@@ -107,6 +128,28 @@ pub trait Qdisc: Send {
     fn child(&self) -> Option<&dyn Qdisc> {
         None
     }
+
+    /// The same, to be changed.
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        None
+    }
+
+    /// Whether this discipline, at work, can take the parameters of `stage`.
+    ///
+    /// # Errors
+    /// Why it cannot: another kind, or a parameter that is settled when it begins.
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        Err(format!("{} cannot be changed while it works; end the instance and start it anew", stage.kind()))
+    }
+
+    /// Takes the parameters of `stage` between two packets: what waits goes on waiting, and what no
+    /// longer fits leaves through the drops as [`Reason::Flushed`]. [`Qdisc::can_change`] has said yes.
+    fn change(&mut self, _stage: &Stage, _link: Link, _now: Instant, _cx: &mut Cx<'_>) {}
+}
+
+/// Why a discipline cannot take the parameters of another.
+pub(crate) fn other_kind(works: &str, wanted: &Stage) -> String {
+    format!("{works} is at work and {} is wanted: only parameters can change, not kinds", wanted.kind())
 }
 
 /// What a trace line says about the queue a packet came from; `None` where it has no meaning.

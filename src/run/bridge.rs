@@ -15,7 +15,7 @@ use super::links::Links;
 use super::nic::{self, IfName, NicFacts, NicGuard};
 use super::worker::{Direction, Handle, Poll, cores};
 use crate::classify::Hashing;
-use crate::engine::{Engine, Parts, Snapshot, Sojourns};
+use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
 use crate::port::xdp::program::{Gate, GateCounters, MAX_QUEUES, Mode, OnFailure};
 use crate::port::xdp::{OpenError, Ports, Settings as PortSettings, SocketStatistics, XdpRx, XdpTx, open};
@@ -23,6 +23,7 @@ use crate::qdisc::Compat;
 use crate::rng::Random;
 use crate::run::DIRECTORY;
 use crate::spec::Spec;
+use crate::stats::histogram::Sojourns;
 use crate::time::{Instant, MILLISECOND};
 
 /// Frames that can wait in each direction, unless said otherwise.
