@@ -10,6 +10,7 @@ mod dualpi2;
 mod fifo;
 mod fq_codel;
 pub mod lex;
+mod sce;
 pub mod suggest;
 mod tbf;
 pub mod units;
@@ -144,7 +145,7 @@ impl Stage {
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
-            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -163,6 +164,16 @@ impl Stage {
             Stage::Codel(_) => "codel",
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
+        }
+    }
+
+    /// Whether it makes ECT(1) a mark (`true`), takes it for the sign of L4S (`false`), or neither.
+    fn reads_ect_1_as_sce(&self) -> Option<bool> {
+        match self {
+            Stage::Codel(p) => p.sce_threshold.map(|_| true),
+            Stage::FqCodel(p) => p.sce_threshold.map(|_| true),
+            Stage::Dualpi2(_) => Some(false),
+            _ => None,
         }
     }
 
@@ -251,6 +262,14 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
 /// Whether a stage may stand behind those before it.
 fn place(before: &[Stage], stage: &Stage, at: Token<'_>) -> Result<(), SpecError> {
     let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
+    let meaning = stage.reads_ect_1_as_sce();
+    let other = |b: &&Stage| b.reads_ect_1_as_sce().is_some_and(|m| meaning.is_some_and(|n| m != n));
+    if let Some(b) = before.iter().find(other) {
+        let (b, kind) = (b.kind(), stage.kind());
+        return refuse(format!(
+            "{b} and {kind}: to sce_threshold ECT(1) is a mark, to dualpi2 the sign of L4S; they cannot be on one path"
+        ));
+    }
     match (before.last(), stage) {
         (Some(queue), _) if queue.role() == Role::Queue && stage.role() == Role::Queue => {
             let (a, b) = (queue.kind(), stage.kind());

@@ -8,6 +8,7 @@ mod lists;
 use super::codel::{Law, Source, State, Tally, Ticks};
 use super::{Cx, Handle, Observation, Qdisc, Reason};
 use crate::classify::Headers;
+use crate::mark::sce;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
@@ -38,6 +39,8 @@ pub struct Params {
     pub ce_threshold_selector: u8,
     /// See `ce_threshold_selector`; zero for all packets.
     pub ce_threshold_mask: u8,
+    /// Sojourn above which ECT(0) becomes ECT(1).
+    pub sce_threshold: Option<sce::Threshold>,
     /// Memory held at most, bytes of truesize.
     pub memory_limit: u32,
     /// Packets dropped from the fattest flow at most, each time a limit is passed.
@@ -61,6 +64,7 @@ impl Params {
             ce_threshold: self.ce_threshold_us.map_or(Ticks::DISABLED, Ticks::from_us),
             ce_threshold_selector: self.ce_threshold_selector,
             ce_threshold_mask: self.ce_threshold_mask,
+            sce_threshold: self.sce_threshold,
             compat: link.compat,
         }
     }
@@ -78,6 +82,7 @@ impl Default for Params {
             ce_threshold_us: None,
             ce_threshold_selector: 0,
             ce_threshold_mask: 0,
+            sce_threshold: None,
             memory_limit: 32 << 20,
             drop_batch: 64,
         }
