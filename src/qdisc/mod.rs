@@ -12,9 +12,11 @@ pub mod fq_codel;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
+use crate::pipeline::Link;
 use crate::pool::{Frame, Pool, Slot};
 pub use crate::pool::{Frames, NoFrames};
 use crate::rng::Random;
+use crate::spec::Stage;
 use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::Rate;
@@ -126,6 +128,28 @@ pub trait Qdisc: Send {
     fn child(&self) -> Option<&dyn Qdisc> {
         None
     }
+
+    /// The same, to be changed.
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        None
+    }
+
+    /// Whether this discipline, at work, can take the parameters of `stage`.
+    ///
+    /// # Errors
+    /// Why it cannot: another kind, or a parameter that is settled when it begins.
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        Err(format!("{} cannot be changed while it works; end the instance and start it anew", stage.kind()))
+    }
+
+    /// Takes the parameters of `stage` between two packets: what waits goes on waiting, and what no
+    /// longer fits leaves through the drops as [`Reason::Flushed`]. [`Qdisc::can_change`] has said yes.
+    fn change(&mut self, _stage: &Stage, _link: Link, _now: Instant, _cx: &mut Cx<'_>) {}
+}
+
+/// Why a discipline cannot take the parameters of another.
+pub(crate) fn other_kind(works: &str, wanted: &Stage) -> String {
+    format!("{works} is at work and {} is wanted: only parameters can change, not kinds", wanted.kind())
 }
 
 /// What a trace line says about the queue a packet came from; `None` where it has no meaning.

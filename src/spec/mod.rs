@@ -302,6 +302,12 @@ impl Spec {
             && self.stages.iter().zip(&other.stages).all(|(a, b)| a.kind() == b.kind())
     }
 
+    /// The stages that a pipeline has, each with the stages it pulls from before it.
+    pub(crate) fn groups(&self) -> Vec<&[Stage]> {
+        let pulls = |stage: &Stage| stage.role() == Role::Puller;
+        self.stages.chunk_by(|_, next| pulls(next)).collect()
+    }
+
     /// The stages at work on a link.
     pub fn build(&self, link: Link) -> Pipeline {
         let mut built: Vec<Box<dyn Qdisc>> = Vec::new();

@@ -1,6 +1,9 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod counters;
 pub mod format;
+pub mod histogram;
+pub mod report;
 pub mod rows;
 mod tc_fq;
 pub mod tc_json;
@@ -105,6 +108,18 @@ impl StageStats {
             StageStats::Codel(_) => "codel",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
+        }
+    }
+
+    /// Names of the tins in the order they are shown, each with its number in
+    /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
+    pub fn tins(&self) -> Vec<(String, usize)> {
+        match self {
+            StageStats::Fifo { .. }
+            | StageStats::Tbf(_)
+            | StageStats::Codel(_)
+            | StageStats::FqCodel(_)
+            | StageStats::Dualpi2(_) => Vec::new(),
         }
     }
 }
