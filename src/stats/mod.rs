@@ -115,11 +115,8 @@ impl StageStats {
     /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
     pub fn tins(&self) -> Vec<(String, usize)> {
         match self {
-            StageStats::Fifo { .. }
-            | StageStats::Tbf(_)
-            | StageStats::Codel(_)
-            | StageStats::FqCodel(_)
-            | StageStats::Dualpi2(_) => Vec::new(),
+            StageStats::Fifo { .. } | StageStats::Tbf(_) | StageStats::Codel(_) | StageStats::FqCodel(_) => Vec::new(),
+            StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }
 }

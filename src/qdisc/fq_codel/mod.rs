@@ -12,6 +12,7 @@ use crate::mark::sce;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 use backlogs::Backlogs;
@@ -54,6 +55,10 @@ impl Params {
     pub const LARGEST_QUANTUM: u32 = 1 << 20;
     /// Larger memory limits are cut to this many bytes.
     pub const LARGEST_MEMORY: u32 = 1 << 31;
+
+    fn quantum(&self, link: Link) -> u32 {
+        self.quantum.unwrap_or(link.mtu).max(Params::LEAST_QUANTUM)
+    }
 
     fn law(&self, link: Link) -> Law {
         Law {
@@ -204,7 +209,7 @@ impl FqCodel {
         FqCodel {
             handle,
             limit: params.limit,
-            quantum: params.quantum.unwrap_or(link.mtu).max(Params::LEAST_QUANTUM),
+            quantum: params.quantum(link),
             drop_batch: params.drop_batch.max(1),
             memory_limit: params.memory_limit.min(Params::LARGEST_MEMORY),
             law: params.law(link),
@@ -338,6 +343,35 @@ impl Qdisc for FqCodel {
             new_flows_len: self.new.len(),
             old_flows_len: self.old.len(),
         }))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::FqCodel(p) if p.flows as usize == self.flows.len() => Ok(()),
+            Stage::FqCodel(p) => Err(format!(
+                "fq_codel works with {} flows and {} are wanted: that is settled when it begins; end the instance and start it anew",
+                self.flows.len(),
+                p.flows
+            )),
+            other => Err(super::other_kind("fq_codel", other)),
+        }
+    }
+
+    /// What is beyond smaller limits leaves from the head of the fattest flow.
+    fn change(&mut self, stage: &Stage, link: Link, _: Instant, cx: &mut Cx<'_>) {
+        let Stage::FqCodel(p) = stage else { return };
+        self.limit = p.limit;
+        self.quantum = p.quantum(link);
+        self.drop_batch = p.drop_batch.max(1);
+        self.memory_limit = p.memory_limit.min(Params::LARGEST_MEMORY);
+        self.law = p.law(link);
+        while self.held.basic.qlen > self.limit || self.held.memory > self.memory_limit {
+            let number = self.held.backlogs.fattest();
+            let mut source = OneFlow { number, queue: &mut self.flows[number].queue, held: &mut self.held };
+            let Some(frame) = source.take(cx) else { break };
+            self.held.basic.drops += 1;
+            cx.drops.push(cx.pool, frame, Reason::Flushed);
+        }
     }
 
     fn observe(&self, packet: &Packet) -> Observation {

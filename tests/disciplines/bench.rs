@@ -14,37 +14,37 @@ use weir::time::Instant;
 
 /// A packet to be offered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// Names the flow.
-    pub flow: u16,
+    pub(crate) flow: u16,
     /// Bytes, link header included.
-    pub len: u32,
+    pub(crate) len: u32,
     /// DSCP and ECN.
-    pub ds: u8,
+    pub(crate) ds: u8,
     /// Kernel priority.
-    pub priority: u32,
+    pub(crate) priority: u32,
 }
 
 /// A packet that has left, one way or the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub(crate) struct Gone {
     /// Its number, in order of arrival.
-    pub id: u64,
-    pub flow: u16,
-    pub len: u32,
-    pub ds: u8,
-    pub marks: Marks,
-    pub at: Instant,
-    pub sojourn: u64,
+    pub(crate) id: u64,
+    pub(crate) flow: u16,
+    pub(crate) len: u32,
+    pub(crate) ds: u8,
+    pub(crate) marks: Marks,
+    pub(crate) at: Instant,
+    pub(crate) sojourn: u64,
     /// Why it was dropped.
-    pub dropped: Option<Reason>,
+    pub(crate) dropped: Option<Reason>,
 }
 
 /// The bench.
-pub struct Bench {
-    pub pipeline: Pipeline,
-    pub now: Instant,
-    pub random: Random,
+pub(crate) struct Bench {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) now: Instant,
+    pub(crate) random: Random,
     link: Link,
     pool: Pool,
     drops: Drops,
@@ -69,12 +69,12 @@ macro_rules! cx {
 
 impl Bench {
     /// A pipeline by its words, with room for `capacity` packets; the clock stands at 2^40 ns.
-    pub fn new(line: &str, capacity: usize) -> Self {
+    pub(crate) fn new(line: &str, capacity: usize) -> Self {
         Bench::on(line, capacity, Link::default())
     }
 
     /// The same on a link.
-    pub fn on(line: &str, capacity: usize, link: Link) -> Self {
+    pub(crate) fn on(line: &str, capacity: usize, link: Link) -> Self {
         let now = Instant::from_nanos(1 << 40);
         let mut pipeline = parsed(line).build(link);
         pipeline.start(now);
@@ -94,33 +94,31 @@ impl Bench {
     }
 
     /// Lets time pass, up to `until`, running what runs by the clock.
-    pub fn wait_until(&mut self, until: Instant) {
-        while let Some(next) = self.pipeline.next_event().filter(|t| *t <= until && *t > self.now) {
-            self.now = next;
-            self.pipeline.tick(next, cx!(self));
+    pub(crate) fn wait_until(&mut self, until: Instant) {
+        while let Some(next) = self.pipeline.next_event().filter(|t| *t <= until) {
+            self.now = self.now.max(next);
+            self.pipeline.tick(self.now, cx!(self));
         }
         self.now = self.now.max(until);
     }
 
     /// Lets time pass.
-    pub fn wait(&mut self, nanos: u64) {
+    pub(crate) fn wait(&mut self, nanos: u64) {
         self.wait_until(self.now + nanos);
     }
 
     /// Offers a packet; what was dropped meanwhile.
-    pub fn enqueue(&mut self, offer: Offer) -> Vec<Gone> {
+    pub(crate) fn enqueue(&mut self, offer: Offer) -> Vec<Gone> {
         let frame = self.pool.take().expect("the bench has room");
         let mut keys = FlowKeys { version: 4, protocol: 17, ports: [offer.flow, 9], ..FlowKeys::default() };
         keys.src[..2].copy_from_slice(&offer.flow.to_be_bytes());
         let headers = Headers { network: Network::V4, net_offset: 14, ds: offer.ds, keys, ..Headers::default() };
         let packet = &mut self.pool[&frame];
-        *packet = Packet {
-            arrived: self.now,
-            len: offer.len,
-            truesize: truesize(offer.len),
-            priority: offer.priority,
-            ..Packet::default()
-        };
+        *packet = Packet::default();
+        packet.arrived = self.now;
+        packet.len = offer.len;
+        packet.truesize = truesize(offer.len);
+        packet.priority = offer.priority;
         headers.apply(packet);
         self.names.insert(frame.slot().index(), (self.received[0], offer.flow));
         add(&mut self.received, offer.len);
@@ -129,7 +127,7 @@ impl Bench {
     }
 
     /// Asks for a packet; what was dropped meanwhile.
-    pub fn dequeue(&mut self) -> (Option<Gone>, Vec<Gone>) {
+    pub(crate) fn dequeue(&mut self) -> (Option<Gone>, Vec<Gone>) {
         let frame = self.pipeline.dequeue(self.now, cx!(self));
         let sent = frame.map(|frame| {
             let gone = self.bury(frame, None);
@@ -140,14 +138,14 @@ impl Bench {
     }
 
     /// Gives the pipeline other parameters of the same kind; what was dropped meanwhile.
-    pub fn change(&mut self, line: &str) -> Vec<Gone> {
+    pub(crate) fn change(&mut self, line: &str) -> Vec<Gone> {
         let spec = parsed(line);
         self.pipeline.change(&spec, self.link, self.now, cx!(self)).expect("the same kinds of stages");
         self.settle()
     }
 
     /// Packets so far: received, sent, dropped.
-    pub fn counts(&self) -> [u64; 3] {
+    pub(crate) fn counts(&self) -> [u64; 3] {
         [self.received[0], self.sent[0], self.dropped[0]]
     }
 
@@ -181,7 +179,7 @@ impl Bench {
 }
 
 /// A specification by its words.
-pub fn parsed(line: &str) -> Spec {
+pub(crate) fn parsed(line: &str) -> Spec {
     spec::parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).spec
 }
 
