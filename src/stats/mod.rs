@@ -158,13 +158,13 @@ impl StageStats {
             | StageStats::Tbf(_)
             | StageStats::Codel(_)
             | StageStats::FqCodel(_)
-            | StageStats::Dualpi2(_)
             | StageStats::Htb(_)
             | StageStats::Netem(_) => Vec::new(),
             StageStats::Cake(s) => {
                 let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
                 s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()
             }
+            StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }
 }
