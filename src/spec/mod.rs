@@ -12,6 +12,7 @@ mod fq_codel;
 mod htb;
 pub mod lex;
 mod netem;
+mod sce;
 pub mod suggest;
 mod tbf;
 pub mod units;
@@ -155,7 +156,7 @@ impl Stage {
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
-            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -186,6 +187,16 @@ impl Stage {
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
+        }
+    }
+
+    /// Whether it makes ECT(1) a mark (`true`), takes it for the sign of L4S (`false`), or neither.
+    fn reads_ect_1_as_sce(&self) -> Option<bool> {
+        match self {
+            Stage::Codel(p) => p.sce_threshold.map(|_| true),
+            Stage::FqCodel(p) => p.sce_threshold.map(|_| true),
+            Stage::Dualpi2(_) => Some(false),
+            _ => None,
         }
     }
 
@@ -281,6 +292,14 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
 /// Whether a stage may stand behind those before it.
 fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
     let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
+    let meaning = stage.reads_ect_1_as_sce();
+    let other = |b: &&Stage| b.reads_ect_1_as_sce().is_some_and(|m| meaning.is_some_and(|n| m != n));
+    if let Some(b) = before.iter().find(other) {
+        let (b, kind) = (b.kind(), stage.kind());
+        return refuse(format!(
+            "{b} and {kind}: to sce_threshold ECT(1) is a mark, to dualpi2 the sign of L4S; they cannot be on one path"
+        ));
+    }
     let previous = before.last().map(|s| (s.kind(), s.role()));
     let has_child = matches!(previous, Some((_, Role::Queue | Role::Puller)));
     match (previous, stage) {

@@ -153,9 +153,9 @@ impl StageStats {
             | StageStats::Tbf(_)
             | StageStats::Codel(_)
             | StageStats::FqCodel(_)
-            | StageStats::Dualpi2(_)
             | StageStats::Htb(_)
             | StageStats::Netem(_) => Vec::new(),
+            StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }
 }

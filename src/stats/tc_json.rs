@@ -98,6 +98,7 @@ fn codel_options(s: &codel::Stats) -> Map<String, Value> {
     if s.law.ce_threshold != codel::Ticks::DISABLED {
         out.insert("ce_threshold".into(), s.law.ce_threshold.as_us().into());
     }
+    tc_fq::sce_json_options(s.law.sce_threshold, &mut out);
     out.insert("interval".into(), s.law.interval.as_us().into());
     if s.law.ecn {
         out.insert("ecn".into(), true.into());
@@ -119,6 +120,9 @@ fn codel_xstats(s: &codel::Stats, out: &mut Map<String, Value>) {
     put("drop_overlimit", s.drop_overlimit.into());
     if s.tally.ce_mark != 0 {
         put("ce_mark", s.tally.ce_mark.into());
+    }
+    if s.law.sce_threshold.is_some() {
+        put("sce_mark", s.tally.sce_mark.into());
     }
 }
 

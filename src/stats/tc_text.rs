@@ -92,6 +92,7 @@ fn codel_options(s: &codel::Stats) -> String {
     if s.law.ce_threshold != codel::Ticks::DISABLED {
         push(&mut out, format_args!("ce_threshold {} ", time_us(s.law.ce_threshold.as_us().into())));
     }
+    out.push_str(&tc_fq::sce_options(&s.law));
     push(&mut out, format_args!("interval {} ", time_us(s.law.interval.as_us().into())));
     if s.law.ecn {
         out.push_str("ecn ");
@@ -119,6 +120,7 @@ fn codel_xstats(s: &codel::Stats, out: &mut String) {
     if s.tally.ce_mark != 0 {
         push(out, format_args!(" ce_mark {}", s.tally.ce_mark));
     }
+    out.push_str(&tc_fq::sce_xstats(&s.law, &s.tally));
     out.push('\n');
 }
 
