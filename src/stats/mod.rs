@@ -11,7 +11,7 @@ mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{Compat, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
+use crate::qdisc::{Compat, codel, dualpi2, fifo, fq_codel, htb, link, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub enum StageStats {
     Htb(Box<htb::Stats>),
     /// netem.
     Netem(Box<netem::Stats>),
+    /// link.
+    Link(Box<link::Stats>),
     /// fq_codel.
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
@@ -104,6 +106,7 @@ impl StageStats {
             StageStats::Dualpi2(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
+            StageStats::Link(s) => &s.basic,
         }
     }
 
@@ -128,6 +131,7 @@ impl StageStats {
         match self {
             StageStats::Tbf(s) => s.own_queue,
             StageStats::Htb(s) => s.own_queue,
+            StageStats::Link(s) => s.own_queue,
             _ => false,
         }
     }
@@ -140,6 +144,7 @@ impl StageStats {
             StageStats::Codel(_) => "codel",
             StageStats::Htb(_) => "htb",
             StageStats::Netem(_) => "netem",
+            StageStats::Link(_) => "link",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
         }
@@ -155,7 +160,8 @@ impl StageStats {
             | StageStats::FqCodel(_)
             | StageStats::Dualpi2(_)
             | StageStats::Htb(_)
-            | StageStats::Netem(_) => Vec::new(),
+            | StageStats::Netem(_)
+            | StageStats::Link(_) => Vec::new(),
         }
     }
 }

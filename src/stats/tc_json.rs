@@ -42,6 +42,7 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Codel(s) => codel_options(s),
         StageStats::Htb(s) => tc_netem::htb_options(s),
         StageStats::Netem(s) => tc_netem::netem_options(s),
+        StageStats::Link(s) => tc_netem::link_options(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
     }
@@ -67,6 +68,7 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
         StageStats::Codel(s) => codel_xstats(s, out),
         StageStats::Htb(s) => tc_netem::htb_figures(s, out),
         StageStats::Netem(s) => tc_netem::netem_figures(s, out),
+        StageStats::Link(s) => tc_netem::link_figures(s, out),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
     }
