@@ -111,7 +111,7 @@ fn five_gigabit_of_opportunities_deliver_what_the_trace_says_to_the_packet() {
 
 #[test]
 fn a_table_of_rates_is_integrated_exactly() {
-    let two = table(&[(0, 125_000), (10 * MS, 25_000)], Ending::Holds);
+    let two = table(&[(0, 125_000), (10 * MS, 250_000)], Ending::Holds);
     assert_eq!(run_over(two, None, &[(0, 1000); 3]).0, [8_000_000, 13_000_000, 17_000_000]);
     let outage = table(&[(0, 125_000), (10 * MS, 0), (15 * MS, 1_250_000)], Ending::Loops(20 * MS));
     let expected = [15_200_000, 16_400_000, 17_600_000, 18_800_000, 20_000_000, 35_200_000];
