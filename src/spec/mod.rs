@@ -5,6 +5,7 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod cake;
 mod codel;
 mod dualpi2;
 mod fifo;
@@ -12,6 +13,7 @@ mod fq_codel;
 mod htb;
 pub mod lex;
 mod netem;
+mod sce;
 pub mod suggest;
 mod tbf;
 pub mod units;
@@ -125,6 +127,8 @@ pub enum Stage {
     FqCodel(qdisc::fq_codel::Params),
     /// `dualpi2`.
     Dualpi2(qdisc::dualpi2::Params),
+    /// `cake`.
+    Cake(qdisc::cake::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -138,7 +142,8 @@ enum Role {
     Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2"];
+const KINDS: &[&str] =
+    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -154,8 +159,9 @@ impl Stage {
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
+            "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
-            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -174,6 +180,7 @@ impl Stage {
             Stage::Codel(_) => "codel",
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
+            Stage::Cake(_) => "cake",
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
         }
@@ -185,13 +192,24 @@ impl Stage {
             Stage::Tbf(p) => Some(p.rate),
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
+            Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
+        }
+    }
+
+    /// Whether it makes ECT(1) a mark (`true`), takes it for the sign of L4S (`false`), or neither.
+    fn reads_ect_1_as_sce(&self) -> Option<bool> {
+        match self {
+            Stage::Codel(p) => p.sce_threshold.map(|_| true),
+            Stage::FqCodel(p) => p.sce_threshold.map(|_| true),
+            Stage::Dualpi2(_) => Some(false),
+            _ => None,
         }
     }
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
             Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
         }
@@ -207,6 +225,7 @@ impl Stage {
             Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
+            Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
         }
     }
 }
@@ -221,6 +240,7 @@ impl fmt::Display for Stage {
             Stage::Netem(p) => p.words(),
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
+            Stage::Cake(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -281,6 +301,14 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
 /// Whether a stage may stand behind those before it.
 fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
     let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
+    let meaning = stage.reads_ect_1_as_sce();
+    let other = |b: &&Stage| b.reads_ect_1_as_sce().is_some_and(|m| meaning.is_some_and(|n| m != n));
+    if let Some(b) = before.iter().find(other) {
+        let (b, kind) = (b.kind(), stage.kind());
+        return refuse(format!(
+            "{b} and {kind}: to sce_threshold ECT(1) is a mark, to dualpi2 the sign of L4S; they cannot be on one path"
+        ));
+    }
     let previous = before.last().map(|s| (s.kind(), s.role()));
     let has_child = matches!(previous, Some((_, Role::Queue | Role::Puller)));
     match (previous, stage) {

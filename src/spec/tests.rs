@@ -21,6 +21,7 @@ fn every_word_counts(stage: &str, words: &[Word]) {
             "codel" => name == "noecn",
             "fq_codel" => name == "ecn",
             "dualpi2" => ["drop_on_overload", "drop_dequeue", "l4s_ect", "split_gso"].contains(&name),
+            "cake" => word.help.contains("(default)"),
             _ => name == "nowash",
         };
         let without_effect = default_is(word.name);
@@ -30,7 +31,8 @@ fn every_word_counts(stage: &str, words: &[Word]) {
 
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
-    use qdisc::{codel, fifo, fq_codel, htb, netem, tbf};
+    use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
+    every_word_counts("cake", cake::Params::WORDS);
     every_word_counts("pfifo", fifo::Params::WORDS);
     every_word_counts("bfifo", fifo::Params::WORDS);
     every_word_counts("pfifo_head_drop", fifo::Params::WORDS);
@@ -66,6 +68,8 @@ fn pipelines_of_the_manual_read_back() {
         "dualpi2 target 15ms tupdate 16ms alpha 0.156250 beta 3.195312 step_thresh 1ms coupling_factor 2 classic_protection 10% l4s_ect",
         "dualpi2 step_thresh 8pkts min_qlen_step 1 any_ect overflow drop_enqueue no_split_gso memlimit 150000",
         "dualpi2 max_rtt 100ms typical_rtt 15ms",
+        "codel sce_threshold 500us ce_threshold 2ms | tbf rate 1gbit",
+        "fq_codel sce_threshold 1ms 5ms ce_threshold 10ms ce_threshold_selector 0xb8/0xfc",
     ] {
         reads_back(line);
     }
@@ -107,6 +111,10 @@ fn what_cannot_be_meant_is_refused() {
         ("dualpi2 classic_protection 101", 27),
         ("dualpi2 step_thresh 3x", 20),
         ("dualpi2 step_thresh 3p step_thresh 1ms", 35),
+        ("codel sce_threshold 5ms 5ms", 24),
+        ("codel sce_threshold", 19),
+        ("fq_codel sce_threshold 1ms ce_threshold_selector 1/3", 0),
+        ("codel sce_threshold 1ms | tbf rate 1mbit | dualpi2", 43),
         ("dualpi2 max_rtt 1ms typical_rtt 2ms", 0),
         ("dualpi2 max_rtt 1000s", 0),
         ("codel | pfifo", 8),

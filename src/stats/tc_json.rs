@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::StageStats;
 use super::rows::Row;
-use super::{tc_fq, tc_netem, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, tbf};
 use crate::units::LinkLayer;
 
@@ -44,6 +44,7 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Netem(s) => tc_netem::netem_options(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
+        StageStats::Cake(s) => object(tc_cake::options_json(s)),
     }
 }
 
@@ -69,6 +70,7 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
         StageStats::Netem(s) => tc_netem::netem_figures(s, out),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
+        StageStats::Cake(s) => out.append(&mut object(tc_cake::xstats_json(s))),
     }
 }
 
@@ -98,6 +100,7 @@ fn codel_options(s: &codel::Stats) -> Map<String, Value> {
     if s.law.ce_threshold != codel::Ticks::DISABLED {
         out.insert("ce_threshold".into(), s.law.ce_threshold.as_us().into());
     }
+    tc_fq::sce_json_options(s.law.sce_threshold, &mut out);
     out.insert("interval".into(), s.law.interval.as_us().into());
     if s.law.ecn {
         out.insert("ecn".into(), true.into());
@@ -119,6 +122,9 @@ fn codel_xstats(s: &codel::Stats, out: &mut Map<String, Value>) {
     put("drop_overlimit", s.drop_overlimit.into());
     if s.tally.ce_mark != 0 {
         put("ce_mark", s.tally.ce_mark.into());
+    }
+    if s.law.sce_threshold.is_some() {
+        put("sce_mark", s.tally.sce_mark.into());
     }
 }
 
