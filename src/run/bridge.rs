@@ -298,9 +298,9 @@ impl Bridge {
         });
         let workers = start_workers(directions.collect(), poll, &own_cores).map_err(|e| io("starting a worker", e))?;
         let mut gates = Gates { gates, placed: Vec::new() };
-        for i in 0..2 {
-            let pinned = settings.on_failure.outlives_owner();
-            let placed = attach::place(&gates.gates[i], facts[i], settings.mode, pinned)?;
+        let pinned = settings.on_failure.outlives_owner();
+        for (i, nic) in facts.into_iter().enumerate() {
+            let placed = attach::place(&gates.gates[i], nic, settings.mode, pinned)?;
             gates.placed.push(placed);
         }
         let links = Links::watch(ports.interfaces, links).map_err(|e| io("watching the links", e))?;
