@@ -246,6 +246,14 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         }
     }
 
+    /// Whether the stages at work can take the parameters of `spec`; see [`Pipeline::can_change`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn can_change(&mut self, spec: &Spec) -> Result<(), String> {
+        self.pipeline.can_change(spec)
+    }
+
     /// Takes the parameters of `spec` between two packets; see [`Pipeline::change`].
     ///
     /// # Errors

@@ -2,8 +2,12 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod control;
 mod doctor;
 mod load;
+#[cfg(feature = "xdp")]
+mod session;
+mod top;
 mod trace;
 
 use std::process::ExitCode;
@@ -29,6 +33,18 @@ enum Command {
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// What tc -s qdisc show would print for a running instance, and more
+    Stats(control::Stats),
+    /// Which instances are running
+    List(control::List),
+    /// End a running instance in good order
+    Stop(control::Which),
+    /// Write the histograms of a running instance
+    Hist(control::Hist),
+    /// Give a running instance other parameters, between two packets
+    Change(control::Change),
+    /// The figures of a running instance, once a second
+    Top(top::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
 }
@@ -81,6 +97,12 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
         Command::Trace(args) => trace::run(args),
+        Command::Stats(args) => control::stats(&args),
+        Command::List(args) => control::list(&args),
+        Command::Stop(which) => control::stop(&which),
+        Command::Hist(args) => control::hist(&args),
+        Command::Change(args) => control::change(&args),
+        Command::Top(args) => top::run(&args),
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),
     };
