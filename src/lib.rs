@@ -22,6 +22,7 @@ pub mod pipeline;
 pub mod pool;
 pub mod port;
 pub mod qdisc;
+pub mod report;
 pub mod rng;
 pub mod run;
 pub mod spec;

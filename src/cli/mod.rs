@@ -2,6 +2,7 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod compare;
 mod control;
 mod doctor;
 mod load;
@@ -47,6 +48,8 @@ enum Command {
     Top(top::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
+    /// Runs side by side, as a table and as a picture
+    Compare(compare::Args),
 }
 
 /// Why a command ended other than well.
@@ -105,6 +108,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Compare(args) => compare::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

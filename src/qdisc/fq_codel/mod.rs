@@ -218,7 +218,7 @@ impl FqCodel {
     fn classify(&self, priority: u32, headers: &Headers, cx: &mut Cx<'_>) -> usize {
         match self.handle.minor_of(priority) {
             Some(n @ 1..) if usize::from(n) <= self.flows.len() => usize::from(n) - 1,
-            _ => (u64::from(cx.hashing.flow(&headers.keys)) * self.flows.len() as u64 >> 32) as usize,
+            _ => ((u64::from(cx.hashing.flow(&headers.keys)) * self.flows.len() as u64) >> 32) as usize,
         }
     }
 

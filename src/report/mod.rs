@@ -1,0 +1,5 @@
+//! Results put side by side: tables for people, JSON for programs, pictures as SVG. Knows nothing of how they came about.
+
+pub mod compare;
+pub mod hgrm;
+pub mod svg;
