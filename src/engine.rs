@@ -100,6 +100,8 @@ pub struct Engine<R: Receive, T> {
     sojourns: Sojourns,
     /// Whether other stages keep packets too, so that a sojourn in the last begins when it gets them.
     delays_before: bool,
+    /// The pipeline gave nothing, and will not before this time unless a packet comes.
+    idle_until: Instant,
     down_since: Option<Instant>,
     stale_before: Instant,
 }
@@ -143,6 +145,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             counters: Counters::default(),
             sojourns,
             delays_before,
+            idle_until: Instant::ZERO,
             down_since: None,
             stale_before: Instant::ZERO,
         }
@@ -173,7 +176,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     }
 
     fn admit(&mut self, now: Instant, frame: Frame) {
-        use crate::qdisc::Frames;
+        use crate::pool::Frames;
         let stock = &mut self.stock;
         let packet = &mut stock.pool[&frame];
         if packet.arrived == Instant::NEVER {
@@ -193,17 +196,25 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         } else if stock.pool.free() < self.reserve {
             stock.drops.push(&mut stock.pool, frame, Reason::Memory);
         } else {
+            self.idle_until = Instant::ZERO;
             self.pipeline.enqueue(now, frame, &headers, &mut stock.cx());
         }
     }
 
     fn serve(&mut self, now: Instant) -> usize {
+        if now < self.idle_until {
+            return 0;
+        }
+        self.idle_until = Instant::ZERO;
         let mut sent = 0;
         let stale = self.down_since.is_some_and(|since| now.since(since) >= STALE);
         // While the link is down for long, what the pipeline lets go is dropped instead of sent.
         let room = if stale { BURST } else { self.tx.room() };
         for _ in 0..room {
-            let Some(frame) = self.pipeline.dequeue(now, &mut self.stock.cx()) else { break };
+            let Some(frame) = self.pipeline.dequeue(now, &mut self.stock.cx()) else {
+                self.idle_until = self.pipeline.next_event().unwrap_or(Instant::NEVER);
+                break;
+            };
             if stale || self.stock.pool[&frame].arrived < self.stale_before {
                 self.stock.drops.push(&mut self.stock.pool, frame, Reason::Stale);
             } else {
@@ -214,7 +225,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     }
 
     fn send(&mut self, now: Instant, frame: Frame) -> bool {
-        use crate::qdisc::Frames;
+        use crate::pool::Frames;
         let stock = &mut self.stock;
         let slot = frame.slot();
         let packet = stock.pool[slot];
@@ -259,6 +270,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     /// # Errors
     /// As there; nothing has changed then.
     pub fn change(&mut self, spec: &Spec, link: Link, now: Instant) -> Result<(), String> {
+        self.idle_until = Instant::ZERO;
         self.pipeline.change(spec, link, now, &mut self.stock.cx())
     }
 

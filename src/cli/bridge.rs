@@ -7,6 +7,7 @@ use weir::port::xdp::program::{Mode, OnFailure};
 use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
 use weir::run::bridge::{Facts, Settings, WAITING, Way};
+use weir::run::nic::IfName;
 use weir::run::worker::Poll;
 use weir::spec::Spec;
 
@@ -17,9 +18,9 @@ use super::{CompatArg, Failure, read_spec};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The interface towards the far side
-    outside: String,
+    outside: IfName,
     /// The interface towards the near side
-    inside: String,
+    inside: IfName,
     /// What packets to INSIDE wait in, as tc would say it: "codel | tbf rate 20mbit burst 5k"
     #[arg(long, value_name = "SPEC")]
     down: Option<String>,
@@ -123,6 +124,9 @@ fn introduce(facts: &Facts, wanted: WantedMode) {
         if mode == Mode::Generic && wanted == WantedMode::Auto {
             eprintln!("weir: warning: the driver of {nic} does not run XDP programs; generic mode is slower");
         }
+    }
+    for warning in &facts.warnings {
+        eprintln!("weir: warning: {warning}");
     }
     if facts.replaced {
         eprintln!("weir: took over from an instance that had died");

@@ -7,6 +7,8 @@ mod control;
 mod doctor;
 mod load;
 #[cfg(feature = "xdp")]
+mod napi;
+#[cfg(feature = "xdp")]
 mod session;
 mod top;
 mod trace;
@@ -46,6 +48,9 @@ enum Command {
     Change(control::Change),
     /// The figures of a running instance, once a second
     Top(top::Args),
+    /// Let the far end of a veth take redirected frames: attach a program there that passes everything
+    #[cfg(feature = "xdp")]
+    Napi(napi::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
     /// Runs side by side, as a table and as a picture
@@ -107,6 +112,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Change(args) => control::change(&args),
         Command::Top(args) => top::run(&args),
         Command::Load(args) => load::run(args),
+        #[cfg(feature = "xdp")]
+        Command::Napi(args) => napi::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Compare(args) => compare::run(args),
     };

@@ -9,6 +9,8 @@ pub mod drops;
 pub mod dualpi2;
 pub mod fifo;
 pub mod fq_codel;
+pub mod htb;
+pub mod netem;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};

@@ -62,16 +62,21 @@ pub struct Update {
     pub prob: u32,
 }
 
-/// Headers of the packets in the queue, by slot.
+/// What is known of the packets in the queue beside their records: number and headers, by slot.
 #[derive(Default)]
-struct Heads(HashMap<usize, Vec<u8>>);
+struct Heads(HashMap<usize, (u64, Vec<u8>)>);
 
 impl Frames for Heads {
     fn bytes(&self, slot: Slot, _: &Packet) -> &[u8] {
-        self.0.get(&slot.index()).map_or(&[], Vec::as_slice)
+        self.0.get(&slot.index()).map_or(&[], |(_, bytes)| bytes)
     }
     fn bytes_mut(&mut self, slot: Slot, _: &Packet) -> &mut [u8] {
-        self.0.get_mut(&slot.index()).map_or(&mut [], Vec::as_mut_slice)
+        self.0.get_mut(&slot.index()).map_or(&mut [], |(_, bytes)| bytes)
+    }
+    fn copy(&mut self, from: Slot, to: Slot, _: &Packet) {
+        if let Some(head) = self.0.get(&from.index()).cloned() {
+            self.0.insert(to.index(), head);
+        }
     }
 }
 
@@ -82,7 +87,6 @@ struct Device<'p> {
     drops: Drops,
     hashing: Hashing,
     heads: Heads,
-    ids: HashMap<usize, u64>,
     busy_until: Option<Instant>,
     watchdog: Option<Instant>,
     run: Run,
@@ -112,11 +116,11 @@ pub fn run(
     let mut device = Device {
         pipeline,
         setup,
-        pool: Pool::new(arrivals.len()),
+        // Room for a copy of each, which netem may make.
+        pool: Pool::new(2 * arrivals.len()),
         drops: Drops::default(),
         hashing: Hashing::Numbered(Default::default()),
         heads: Heads::default(),
-        ids: HashMap::new(),
         busy_until: None,
         watchdog: None,
         run: Run {
@@ -201,8 +205,7 @@ impl Device<'_> {
             ..Packet::default()
         };
         headers.apply(packet);
-        self.heads.0.insert(frame.slot().index(), bytes);
-        self.ids.insert(frame.slot().index(), a.id);
+        self.heads.0.insert(frame.slot().index(), (a.id, bytes));
         self.pipeline.enqueue(now, frame, &headers, cx!(self));
         self.run.end = now;
         self.run.peak_packets = self.run.peak_packets.max(self.pipeline.packets());
@@ -251,10 +254,10 @@ impl Device<'_> {
     fn record(&mut self, now: Instant, frame: Frame, dropped: Option<crate::qdisc::Reason>) {
         let packet = self.pool[&frame];
         let slot = frame.slot().index();
-        self.heads.0.remove(&slot);
+        let (id, _) = self.heads.0.remove(&slot).expect("every packet has a number");
         let seen = self.pipeline.stages().next_back().map(|s| s.observe(&packet)).unwrap_or_default();
         self.run.outcomes.push(Outcome {
-            id: self.ids.remove(&slot).expect("every packet has a number"),
+            id,
             t_ns: now.since(self.setup.clock_base),
             sojourn_ns: now.since(packet.arrived),
             marks: packet.marks,
