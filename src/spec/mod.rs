@@ -5,6 +5,7 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod cake;
 mod codel;
 mod dualpi2;
 mod fifo;
@@ -126,6 +127,8 @@ pub enum Stage {
     FqCodel(qdisc::fq_codel::Params),
     /// `dualpi2`.
     Dualpi2(qdisc::dualpi2::Params),
+    /// `cake`.
+    Cake(qdisc::cake::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -139,7 +142,8 @@ enum Role {
     Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2"];
+const KINDS: &[&str] =
+    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -155,6 +159,7 @@ impl Stage {
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
+            "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
             "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
@@ -175,6 +180,7 @@ impl Stage {
             Stage::Codel(_) => "codel",
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
+            Stage::Cake(_) => "cake",
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
         }
@@ -186,6 +192,7 @@ impl Stage {
             Stage::Tbf(p) => Some(p.rate),
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
+            Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
         }
     }
@@ -202,7 +209,7 @@ impl Stage {
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
             Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
         }
@@ -218,6 +225,7 @@ impl Stage {
             Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
+            Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
         }
     }
 }
@@ -232,6 +240,7 @@ impl fmt::Display for Stage {
             Stage::Netem(p) => p.words(),
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
+            Stage::Cake(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {

@@ -5,13 +5,14 @@ pub mod format;
 pub mod histogram;
 pub mod report;
 pub mod rows;
+mod tc_cake;
 mod tc_fq;
 pub mod tc_json;
 mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{Compat, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
+use crate::qdisc::{Compat, cake, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub enum StageStats {
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
     Dualpi2(Box<dualpi2::Stats>),
+    /// cake.
+    Cake(Box<cake::Stats>),
 }
 
 impl StageStats {
@@ -102,6 +105,7 @@ impl StageStats {
             StageStats::Codel(s) => &s.basic,
             StageStats::FqCodel(s) => &s.basic,
             StageStats::Dualpi2(s) => &s.basic,
+            StageStats::Cake(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
         }
@@ -142,6 +146,7 @@ impl StageStats {
             StageStats::Netem(_) => "netem",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
+            StageStats::Cake(_) => "cake",
         }
     }
 
@@ -155,6 +160,10 @@ impl StageStats {
             | StageStats::FqCodel(_)
             | StageStats::Htb(_)
             | StageStats::Netem(_) => Vec::new(),
+            StageStats::Cake(s) => {
+                let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
+                s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()
+            }
             StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::StageStats;
 use super::rows::Row;
-use super::{tc_fq, tc_netem, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, tbf};
 use crate::units::LinkLayer;
 
@@ -44,6 +44,7 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Netem(s) => tc_netem::netem_options(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
+        StageStats::Cake(s) => object(tc_cake::options_json(s)),
     }
 }
 
@@ -69,6 +70,7 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
         StageStats::Netem(s) => tc_netem::netem_figures(s, out),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
+        StageStats::Cake(s) => out.append(&mut object(tc_cake::xstats_json(s))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::StageStats;
 use super::format::{rate, size, time_us};
 use super::rows::Row;
-use super::{tc_fq, tc_netem, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, fifo, tbf};
 use crate::units::LinkLayer;
 
@@ -37,6 +37,7 @@ pub fn options(stats: &StageStats) -> String {
         StageStats::Netem(s) => tc_netem::netem_text(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_options(s),
+        StageStats::Cake(s) => tc_cake::options_text(s),
     }
 }
 
@@ -64,6 +65,7 @@ fn xstats(stats: &StageStats, out: &mut String) {
         StageStats::Netem(s) => tc_netem::netem_xstats(s, out),
         StageStats::FqCodel(s) => out.push_str(&tc_fq::fq_codel_xstats(s)),
         StageStats::Dualpi2(s) => out.push_str(&tc_fq::dualpi2_xstats(s)),
+        StageStats::Cake(s) => tc_cake::xstats_text(s, out),
     }
 }
 

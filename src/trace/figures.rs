@@ -7,6 +7,7 @@ use crate::qdisc::netem::Spacing;
 use crate::qdisc::{Qdisc, codel, dualpi2, fq_codel, htb, netem, tbf};
 use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::trace::cake_figures;
 use crate::units::LinkLayer;
 
 /// The options as the kernel would report them, for the stage that is the root.
@@ -55,6 +56,7 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
         }
         StageStats::FqCodel(s) => fq_codel_options(&s),
         StageStats::Dualpi2(s) => dualpi2_options(&s),
+        StageStats::Cake(s) => cake_figures::options(&s.params),
     }
 }
 
@@ -78,6 +80,7 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
         StageStats::Netem(s) => netem(s, base, &mut out),
         StageStats::FqCodel(s) => fq_codel(s, &mut out),
         StageStats::Dualpi2(s) => dualpi2(s, &mut out),
+        StageStats::Cake(s) => cake_figures::figures(s, base, &mut out),
     }
     if let Some(child) = stage.child() {
         out.insert("child".into(), self::stage(child, base, now));

@@ -75,6 +75,7 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
             s.tally.ce_mark = get("ce_mark") as u32;
             s.drop_overlimit = get("drop_overlimit") as u32;
         }
+        other => panic!("{} is compared elsewhere", other.kind()),
     }
 }
 
