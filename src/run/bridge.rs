@@ -323,9 +323,10 @@ impl Bridge {
         });
         let workers = start_workers(directions.collect(), poll, &own_cores).map_err(|e| io("starting a worker", e))?;
         let mut gates = Gates { gates, placed: Vec::new() };
-        for (gate, nic) in gates.gates.iter().zip(facts) {
-            let pinned = settings.on_failure.outlives_owner();
-            gates.placed.push(attach::place(gate, nic, settings.mode, pinned)?);
+        let pinned = settings.on_failure.outlives_owner();
+        for (i, nic) in facts.into_iter().enumerate() {
+            let placed = attach::place(&gates.gates[i], nic, settings.mode, pinned)?;
+            gates.placed.push(placed);
         }
         let links = Links::watch(ports.interfaces, links).map_err(|e| io("watching the links", e))?;
         let facts = Facts {
