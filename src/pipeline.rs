@@ -184,3 +184,86 @@ impl Pipeline {
         &self.received
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+    use crate::time::SECOND;
+
+    fn built(line: &str) -> Pipeline {
+        spec::parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).spec.build(Link::default())
+    }
+
+    /// A queue that notes what it is told.
+    struct Probe(std::sync::mpsc::Sender<Option<Rate>>);
+
+    impl Qdisc for Probe {
+        fn enqueue(&mut self, _: Instant, _: Frame, _: &Headers, _: &mut Cx<'_>) {}
+        fn dequeue(&mut self, _: Instant, _: &mut Cx<'_>) -> Option<Frame> {
+            None
+        }
+        fn set_drain(&mut self, below: Option<Rate>) {
+            self.0.send(below).expect("the test listens");
+        }
+        fn packets(&self) -> u32 {
+            0
+        }
+        fn bytes(&self) -> u64 {
+            0
+        }
+        fn hold(&mut self, _: u32) {}
+        fn let_go(&mut self, _: u32) {}
+        fn stats(&self, now: Instant) -> crate::stats::StageStats {
+            crate::qdisc::fifo::Fifo::bytes(0).stats(now)
+        }
+    }
+
+    #[test]
+    fn each_stage_is_told_the_lowest_rate_behind_it_at_build_and_at_change() {
+        let mbit = |n: u64| Rate::from_bits_per_second(n * 1_000_000);
+        let tbf = |rate, child: Option<Box<dyn Qdisc>>| -> Box<dyn Qdisc> {
+            Box::new(crate::qdisc::tbf::Tbf::new(&crate::qdisc::tbf::Params::new(rate), child, 1514))
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut pipeline = Pipeline::new(vec![tbf(mbit(100), Some(Box::new(Probe(tell)))), tbf(mbit(200), None)]);
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(100))), "its own shaper is the lowest");
+        pipeline.set_drain(Some(mbit(50)));
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(50))), "the port is");
+        pipeline.set_drain(None);
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(100))));
+    }
+
+    #[test]
+    fn the_next_event_is_the_earliest_of_all_stages() {
+        let mut pipeline = built("netem delay 5ms | pfifo | tbf rate 8kbit burst 1514");
+        assert_eq!(pipeline.next_event(), None);
+        let now = Instant::from_nanos(SECOND);
+        let mut bench = (crate::pool::Pool::new(4), crate::qdisc::Drops::default(), crate::rng::Random::seeded(1));
+        let mut hashing = crate::classify::Hashing::Numbered(Default::default());
+        let mut frames = crate::pool::NoFrames;
+        let mut cx = Cx {
+            pool: &mut bench.0,
+            drops: &mut bench.1,
+            random: &mut bench.2,
+            hashing: &mut hashing,
+            frames: &mut frames,
+        };
+        let mut arrive = |pipeline: &mut Pipeline, at| {
+            let frame = cx.pool.take().expect("a record");
+            cx.pool[&frame].len = 1514;
+            pipeline.enqueue(at, frame, &Headers::default(), &mut cx);
+            while let Some(frame) = pipeline.dequeue(at, &mut cx) {
+                cx.pool.give(frame);
+            }
+        };
+        arrive(&mut pipeline, now);
+        assert_eq!(pipeline.next_event(), Some(now + 5_000_000), "the delay");
+        arrive(&mut pipeline, now + 6_000_000);
+        assert_eq!(pipeline.next_event(), Some(now + 11_000_000), "the second packet's delay");
+        arrive(&mut pipeline, now + 12_000_000);
+        assert_eq!(pipeline.next_event(), Some(now + 17_000_000), "earlier than the tokens");
+        assert_eq!(pipeline.received(), [3, 2]);
+        assert_eq!(pipeline.packets(), 2);
+    }
+}
