@@ -34,7 +34,7 @@ pub struct FlowKeys {
     pub version: u8,
     /// Ethertype of what follows the tags, for frames that are not IP; zero for 802.3 frames.
     pub ethertype: u16,
-    /// The identifiers of the VLAN tags, twelve bits each, the innermost lowest. Tags beyond the
+    /// The identifiers of the VLAN tags, 24 bits: twelve each, the innermost lowest. Tags beyond the
     /// second are folded in.
     pub vlan: u32,
     /// IPv6 flow label, if not zero, in place of ports (`spec/cake.md` §8.1); the GRE key likewise,
@@ -81,12 +81,13 @@ impl Headers {
     /// Looks at a frame from its first byte. The frame may be cut behind the headers.
     #[inline]
     pub fn parse(frame: &[u8]) -> Headers {
-        plain_ipv4(frame).unwrap_or_else(|| general(frame, ParseOptions::default()))
+        Headers::parse_with(frame, ParseOptions::default())
     }
 
     /// The same with other options than the default.
+    #[inline]
     pub fn parse_with(frame: &[u8], options: ParseOptions) -> Headers {
-        plain_ipv4(frame).unwrap_or_else(|| general(frame, options))
+        plain_ipv4(frame).or_else(|| plain_ipv6(frame)).unwrap_or_else(|| general(frame, options))
     }
 
     /// Notes in a record what the headers say.
@@ -133,6 +134,37 @@ fn plain_ipv4(frame: &[u8]) -> Option<Headers> {
     })
 }
 
+/// The same for IPv6 without extension headers, labelled or not.
+#[inline]
+fn plain_ipv6(frame: &[u8]) -> Option<Headers> {
+    const IP: usize = header_len::ETHERNET;
+    let b = frame.first_chunk::<{ IP + ipv6::HEADER_LEN + 4 }>()?;
+    let word = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+    let payload_len = word(IP + 4);
+    let plain = word(IP - 2) == ethertype::IPV6
+        && b[IP] >> 4 == 6
+        && matches!(b[IP + 6], protocol::TCP | protocol::UDP)
+        && payload_len >= 4;
+    if !plain {
+        return None;
+    }
+    let label = u32::from(b[IP + 1] & 15) << 16 | u32::from(word(IP + 2));
+    let mut keys = FlowKeys { protocol: b[IP + 6], version: 6, label, ..FlowKeys::default() };
+    keys.src.copy_from_slice(&b[IP + 8..IP + 24]);
+    keys.dst.copy_from_slice(&b[IP + 24..IP + 40]);
+    if label == 0 {
+        keys.ports = [word(IP + 40), word(IP + 42)];
+    }
+    Some(Headers {
+        network: Network::V6,
+        net_offset: IP as u16,
+        net_len: ipv6::HEADER_LEN as u32 + u32::from(payload_len),
+        ds: (word(IP) >> 4) as u8,
+        unparsed: false,
+        keys,
+    })
+}
+
 /// Any frame.
 #[inline(never)]
 fn general(frame: &[u8], options: ParseOptions) -> Headers {
@@ -144,7 +176,7 @@ fn general(frame: &[u8], options: ParseOptions) -> Headers {
         }
         let Ok(tag) = Tag::new_checked(&frame[at..]) else { return Headers::unparsed(at, vlan) };
         if !options.ignore_vlan {
-            vlan = vlan.rotate_left(12) ^ u32::from(tag.vlan());
+            vlan = (vlan << 12 | vlan >> 12) & 0xFF_FFFF ^ u32::from(tag.vlan());
         }
         (at, kind) = (at + header_len::VLAN, tag.ethertype());
     }
@@ -173,7 +205,7 @@ fn general(frame: &[u8], options: ParseOptions) -> Headers {
             match ip {
                 Ok(ip) => Headers { network: Network::Other, ds: 0, ..ip },
                 Err(Malformed) => Headers {
-                    unparsed: inside.version.is_some(),
+                    unparsed: kind == ethertype::PPPOE && inside.version.is_some(),
                     keys: FlowKeys { label: inside.label, ..other.keys },
                     ..other
                 },
@@ -285,3 +317,6 @@ fn widened(v4: [u8; 4]) -> [u8; 16] {
     out[..4].copy_from_slice(&v4);
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,21 +8,28 @@
 //! * [`spec`]: the words people write (`tc`'s), to the parameters of the disciplines and back.
 //! * [`stats`]: counters, histograms, `tc`'s text and JSON.
 //! * [`pipeline`]: stages in a row. [`trace`]: virtual time over a table of arrivals.
+//! * [`port`]: where frames come from and go to. [`engine`]: one direction's data plane.
+//! * [`run`]: the live driver: threads, clock, attaching (feature `xdp`, as `port::xdp`).
 //!
 //! ARCHITECTURE.md has the picture, the frame's route and the invariants.
 
 pub mod classify;
+pub mod engine;
+pub mod lab;
 pub mod mark;
 pub mod packet;
 pub mod pipeline;
 pub mod pool;
+pub mod port;
 pub mod qdisc;
 pub mod report;
 pub mod rng;
 pub mod scenario;
 pub mod sim;
+pub mod run;
 pub mod spec;
 pub mod stats;
+pub mod sys;
 pub mod time;
 pub mod trace;
 pub mod units;

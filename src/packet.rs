@@ -101,6 +101,8 @@ pub struct Packet {
     pub marks: Marks,
     /// Stage: the tin it was sorted into.
     pub tin: u8,
+    /// Whether `netem` made it by duplicating another: no stage duplicates it again.
+    pub copy: bool,
     /// Why it was dropped; owned by `qdisc/drops.rs`.
     pub(crate) reason: u8,
 }

@@ -1,12 +1,15 @@
 //! Stages in a row, in the order a packet meets them (decisions.md 1 and 2).
 //!
-//! A *pulling* stage (`tbf`) takes the queue before it as its child. A *pushing* stage hands what
-//! is due to the stage behind it. The last is pulled by whoever has room to send.
+//! A *pulling* stage (`tbf`, `htb`, `link`) takes the queue before it as its child. A *pushing* stage
+//! (`netem`, or a shaper in the middle) hands what is due to the stage behind it, at the moment it is
+//! due, whether or not anybody can send. The last is pulled by whoever has room to send.
 
 use crate::classify::Headers;
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Qdisc};
+use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::units::Rate;
 
 /// What a pipeline is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ impl Default for Link {
 /// A direction's stages at work.
 pub struct Pipeline {
     stages: Vec<Box<dyn Qdisc>>,
+    /// Packets handed to each stage so far.
+    received: Vec<u64>,
 }
 
 impl Pipeline {
@@ -35,17 +40,57 @@ impl Pipeline {
     /// If there is none.
     pub fn new(stages: Vec<Box<dyn Qdisc>>) -> Self {
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
-        Pipeline { stages }
+        let received = vec![0; stages.len()];
+        let mut pipeline = Pipeline { stages, received };
+        pipeline.set_drain(None);
+        pipeline
+    }
+
+    /// Says when the stages begin to work; see [`Qdisc::start`].
+    pub fn start(&mut self, now: Instant) {
+        for stage in &mut self.stages {
+            stage.start(now);
+        }
+    }
+
+    /// Says how fast the port below takes packets, if that is known. Each stage is told the lowest
+    /// of the rates behind it.
+    pub fn set_drain(&mut self, port: Option<Rate>) {
+        let mut below = port;
+        for stage in self.stages.iter_mut().rev() {
+            stage.set_drain(below);
+            below = Rate::lower(stage.rate(), below);
+        }
     }
 
     /// Takes a packet in.
     pub fn enqueue(&mut self, now: Instant, frame: Frame, headers: &Headers, cx: &mut Cx<'_>) {
+        self.received[0] += 1;
         self.stages[0].enqueue(now, frame, headers, cx);
+        self.push(now, cx);
     }
 
     /// Gives the next packet that may leave at `now`.
     pub fn dequeue(&mut self, now: Instant, cx: &mut Cx<'_>) -> Option<Frame> {
+        self.push(now, cx);
         self.stages.last_mut()?.dequeue(now, cx)
+    }
+
+    /// Moves what is due from each stage into the next.
+    fn push(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        for i in 1..self.stages.len() {
+            while let Some(frame) = self.stages[i - 1].dequeue(now, cx) {
+                let packet = &cx.pool[&frame];
+                // The bytes are looked at anew, since a stage may have changed them; the DS byte is
+                // the record's, which the frame gets when it leaves.
+                let mut headers = Headers::parse(cx.frames.bytes(frame.slot(), packet));
+                if headers.network == packet.network {
+                    headers.ds = packet.ds;
+                }
+                self.received[i] += 1;
+                self.stages[i].enqueue(now, frame, &headers, cx);
+            }
+        }
     }
 
     /// When to ask again; see [`Qdisc::next_event`].
@@ -58,6 +103,7 @@ impl Pipeline {
         for stage in &mut self.stages {
             stage.tick(now, cx);
         }
+        self.push(now, cx);
     }
 
     /// Packets held in all stages.
@@ -74,5 +120,18 @@ impl Pipeline {
     /// [`Qdisc::child`].
     pub fn stages(&self) -> impl DoubleEndedIterator<Item = &dyn Qdisc> {
         self.stages.iter().map(|s| s.as_ref())
+    }
+
+    /// Figures of all stages, in the order a packet meets them; a child behind the stage that pulls
+    /// it. Allocates: not for the data path.
+    pub fn stats(&self, now: Instant) -> Vec<StageStats> {
+        let with_children = |s| std::iter::successors(Some(s), |s: &&dyn Qdisc| s.child());
+        self.stages().flat_map(with_children).map(|s| s.stats(now)).collect()
+    }
+
+    /// Packets handed to each stage so far, in the order of [`Pipeline::stages`]. What a stage
+    /// received and made itself is what it sent, dropped and holds.
+    pub fn received(&self) -> &[u64] {
+        &self.received
     }
 }

@@ -130,6 +130,13 @@ impl Pool {
 /// that large.
 const LENT: u32 = u32::MAX - 1;
 
+impl Packet {
+    /// Whether the frame is with a device, which may be writing to it (see [`Pool::lend`]).
+    pub fn is_lent(&self) -> bool {
+        self.next == LENT
+    }
+}
+
 impl Index<&Frame> for Pool {
     type Output = Packet;
     fn index(&self, frame: &Frame) -> &Packet {

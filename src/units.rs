@@ -27,6 +27,14 @@ impl Rate {
         self.0.saturating_mul(8)
     }
 
+    /// The lower of two rates of which either may be missing.
+    pub fn lower(a: Option<Rate>, b: Option<Rate>) -> Option<Rate> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// Zero stands for "no limit" wherever a discipline allows that.
     pub const fn is_zero(self) -> bool {
         self.0 == 0

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use siphasher::sip::SipHasher13;
-
 use super::FlowKeys;
+use crate::rng::SplitMix64;
 
 /// How flow keys become numbers. All of them are direction-blind and never zero.
 #[derive(Debug, Clone)]
@@ -18,6 +17,7 @@ pub enum Hashing {
 
 impl Hashing {
     /// The hash of the whole key.
+    #[inline]
     pub fn flow(&mut self, keys: &FlowKeys) -> u32 {
         let keys = sorted(*keys);
         match self {
@@ -28,15 +28,18 @@ impl Hashing {
 
     /// The hash of the source host: address, IP version and VLAN. Zero if the frame is not IP, the
     /// same number whether an address is a source or a destination.
+    #[inline]
     pub fn src_host(&mut self, keys: &FlowKeys) -> u32 {
         self.host(keys, keys.src)
     }
 
     /// The hash of the destination host, likewise.
+    #[inline]
     pub fn dst_host(&mut self, keys: &FlowKeys) -> u32 {
         self.host(keys, keys.dst)
     }
 
+    #[inline]
     fn host(&mut self, keys: &FlowKeys, address: [u8; 16]) -> u32 {
         if keys.version == 0 {
             return 0;
@@ -66,10 +69,12 @@ impl Numbering {
         n.reverse_bits() & !0x7FF | 0x400 | n & 0x3FF
     }
 
-    /// Host number n as a hash: multiples of an odd number, so that the low ten bits of 1024 hosts
-    /// differ, and the exclusive or of two hosts tells the pair.
+    /// Host number n as a hash. Its low ten bits are a permutation, so that 1024 hosts have a slot each;
+    /// 601 is a multiplier by which the exclusive or of two hosts (mode `hosts`) gives each pair of the
+    /// first 13 a queue of its own. The high bits are scattered, so that it also tells later pairs apart.
     fn host(&mut self, keys: FlowKeys) -> u32 {
-        number(&mut self.hosts, keys).wrapping_add(1).wrapping_mul(0x9E37_79B1)
+        let n = number(&mut self.hosts, keys);
+        SplitMix64::new(n.into()).next_u64() as u32 & !0x7FF | 0x400 | n.wrapping_mul(601) & 0x3FF
     }
 }
 
@@ -90,51 +95,82 @@ fn sorted(mut keys: FlowKeys) -> FlowKeys {
     keys
 }
 
-// The message that is hashed differs in length by what it is (8 and 24 bytes for host and flow of IPv4, 20
-// and 48 else), and SipHash hashes the length too, so no two kinds can be the same message.
+// The messages of different kinds differ in length, which SipHash hashes too, so no two kinds can be
+// the same message: a host is 7 (IPv4) or 19 bytes, a flow 15 or 39, eight more if it has a VLAN or a
+// label, and 10 if it is not IP. Seven bytes of each fit into the last word beside the length.
 
 #[inline]
 fn keyed_flow(key: [u64; 2], keys: &FlowKeys) -> u32 {
-    let rest = (u128::from(keys.ports[0]) << 112)
-        | (u128::from(keys.ports[1]) << 96)
-        | (u128::from(keys.protocol) << 88)
-        | (u128::from(keys.version) << 80)
-        | (u128::from(keys.ethertype) << 64)
-        | (u128::from(keys.vlan) << 32)
-        | u128::from(keys.label);
-    let rest = rest.to_ne_bytes();
-    if keys.version == 4 {
-        let mut message = [0; 24];
-        message[..4].copy_from_slice(&keys.src[..4]);
-        message[4..8].copy_from_slice(&keys.dst[..4]);
-        message[8..].copy_from_slice(&rest);
-        sip(key, &message)
-    } else {
-        let mut message = [0; 48];
-        message[..16].copy_from_slice(&keys.src);
-        message[16..32].copy_from_slice(&keys.dst);
-        message[32..].copy_from_slice(&rest);
-        sip(key, &message)
+    let tail = u64::from(keys.ports[0]) | u64::from(keys.ports[1]) << 16 | u64::from(keys.protocol) << 32;
+    let marks = u64::from(keys.label) << 32 | u64::from(keys.vlan);
+    let [a, b] = words(keys.src);
+    let [c, d] = words(keys.dst);
+    let v4 = (a & 0xFFFF_FFFF) | c << 32;
+    match (keys.version, marks) {
+        (4, 0) => sip13(key, [v4], tail, 7),
+        (4, _) => sip13(key, [v4, marks], tail, 7),
+        (6, 0) => sip13(key, [a, b, c, d], tail, 7),
+        (6, _) => sip13(key, [a, b, c, d, marks], tail, 7),
+        _ => sip13(key, [marks], keys.ethertype.into(), 2),
     }
 }
 
 #[inline]
 fn keyed_host(key: [u64; 2], keys: &FlowKeys, address: [u8; 16]) -> u32 {
-    let vlan = keys.vlan.to_ne_bytes();
-    if keys.version == 4 {
-        let mut message = [0; 8];
-        message[..4].copy_from_slice(&address[..4]);
-        message[4..].copy_from_slice(&vlan);
-        sip(key, &message)
-    } else {
-        let mut message = [0; 20];
-        message[..16].copy_from_slice(&address);
-        message[16..].copy_from_slice(&vlan);
-        sip(key, &message)
+    let [a, b] = words(address);
+    let vlan = u64::from(keys.vlan) & 0xFF_FFFF;
+    match keys.version {
+        4 => sip13(key, [], (a & 0xFFFF_FFFF) | vlan << 32, 7),
+        _ => sip13(key, [a, b], vlan, 3),
     }
 }
 
 #[inline]
-fn sip<const N: usize>([k0, k1]: [u64; 2], message: &[u8; N]) -> u32 {
-    (SipHasher13::new_with_keys(k0, k1).hash(message) as u32).max(1)
+fn words(address: [u8; 16]) -> [u64; 2] {
+    let both = u128::from_le_bytes(address);
+    [both as u64, (both >> 64) as u64]
 }
+
+/// SipHash-1-3 (Aumasson and Bernstein, 2012) of `words`, little-endian, and `tail_len` bytes of
+/// `tail`, cut to 32 bits, zero replaced by one. Written here because a message that is already in
+/// registers is hashed in a third of the time that a general byte-wise hasher takes.
+#[inline]
+fn sip13<const N: usize>([k0, k1]: [u64; 2], words: [u64; N], tail: u64, tail_len: usize) -> u32 {
+    let mut v = [
+        k0 ^ 0x736F_6D65_7073_6575,
+        k1 ^ 0x646F_7261_6E64_6F6D,
+        k0 ^ 0x6C79_6765_6E65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    let last = ((N * 8 + tail_len) as u64) << 56 | tail;
+    for word in words {
+        v[3] ^= word;
+        round(&mut v);
+        v[0] ^= word;
+    }
+    v[3] ^= last;
+    round(&mut v);
+    v[0] ^= last;
+    v[2] ^= 0xFF;
+    round(&mut v);
+    round(&mut v);
+    round(&mut v);
+    ((v[0] ^ v[1] ^ v[2] ^ v[3]) as u32).max(1)
+}
+
+#[inline]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests;

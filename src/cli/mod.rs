@@ -1,5 +1,9 @@
 //! The command line. 0 is success, 1 a run that failed, 2 words that cannot be understood.
 
+#[cfg(feature = "xdp")]
+mod bridge;
+mod doctor;
+mod load;
 mod trace;
 
 use std::process::ExitCode;
@@ -18,8 +22,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Shape between two network interfaces
+    #[cfg(feature = "xdp")]
+    Bridge(Box<bridge::Args>),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
+    /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
+    Load(load::Args),
+    /// Is this machine ready, and if not, the command that fixes it
+    Doctor(doctor::Args),
 }
 
 /// Why a command ended other than well.
@@ -67,7 +78,11 @@ pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
 /// Runs the command that the arguments name.
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        #[cfg(feature = "xdp")]
+        Command::Bridge(args) => bridge::run(*args),
         Command::Trace(args) => trace::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,7 @@ use crate::pool::{Frame, Pool, Slot};
 use crate::rng::Random;
 use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::units::Rate;
 pub use drops::{Drops, Reason};
 
 /// Which kernel's decisions are wanted, where kernels differ (decisions.md 8).
@@ -33,6 +34,24 @@ pub trait Frames {
     fn bytes(&self, slot: Slot, packet: &crate::packet::Packet) -> &[u8];
     /// The same, to be written to.
     fn bytes_mut(&mut self, slot: Slot, packet: &crate::packet::Packet) -> &mut [u8];
+
+    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
+    /// shall be: the copy's says where its bytes go.
+    fn copy(&mut self, from: Slot, to: Slot, packet: &crate::packet::Packet) {
+        let mut chunk = [0; 256];
+        let mut at = 0;
+        loop {
+            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
+            let n = rest.len().min(chunk.len());
+            chunk[..n].copy_from_slice(&rest[..n]);
+            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
+            room.copy_from_slice(&chunk[..n]);
+            at += n;
+            if n < chunk.len() {
+                return;
+            }
+        }
+    }
 }
 
 /// No frame bytes at all: for disciplines and tests that never look.
@@ -88,6 +107,19 @@ pub trait Qdisc: Send {
     /// Called when [`Qdisc::next_event`] has come, before `dequeue`: for controllers that run by the
     /// clock. Calling it early or often does no harm.
     fn tick(&mut self, _now: Instant, _cx: &mut Cx<'_>) {}
+
+    /// The clock at the moment the stage is set to work: the origin of slots and of link traces. A
+    /// stage that is never told takes its first packet for the start.
+    fn start(&mut self, _now: Instant) {}
+
+    /// The rate at which the stages behind this one take packets, if they have one: told when the
+    /// pipeline is built and whenever it changes (decisions.md 27).
+    fn set_drain(&mut self, _below: Option<Rate>) {}
+
+    /// The rate at which this stage itself lets packets go, if it has one.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
 
     /// Packets held, a peeked one included.
     fn packets(&self) -> u32;

@@ -117,6 +117,8 @@ pub struct Stats {
     pub checkpoint: Instant,
     /// Limit of the own queue, bytes; `u32::MAX` if none was given.
     pub limit: u32,
+    /// Whether the queue is one that `tbf` made for itself.
+    pub own_queue: bool,
     /// The peak rate's fixed-point pair, depth and tokens, ns.
     pub peak: Option<(ByteTime, i64, i64)>,
 }
@@ -127,6 +129,7 @@ pub struct Tbf {
     peak: Option<Bucket>,
     max_size: u32,
     limit: u32,
+    own_queue: bool,
     checkpoint: Instant,
     child: Box<dyn Qdisc>,
     /// The packet taken from a child whose dequeue decides, waiting for tokens.
@@ -155,6 +158,7 @@ impl Tbf {
             peak,
             max_size: if peak.is_some() { burst.min(peak_mtu) } else { burst },
             limit,
+            own_queue: child.is_none(),
             checkpoint: Instant::ZERO,
             child: child.unwrap_or_else(|| Box::new(Fifo::bytes(limit))),
             peeked: None,
@@ -233,6 +237,18 @@ impl Qdisc for Tbf {
         self.child.tick(now, cx);
     }
 
+    fn start(&mut self, now: Instant) {
+        self.child.start(now);
+    }
+
+    fn set_drain(&mut self, below: Option<Rate>) {
+        self.child.set_drain(Rate::lower(self.rate(), below));
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate.time.rate())
+    }
+
     fn packets(&self) -> u32 {
         self.child.packets()
     }
@@ -266,6 +282,7 @@ impl Qdisc for Tbf {
             tokens: self.rate.tokens,
             checkpoint: self.checkpoint,
             limit: self.limit,
+            own_queue: self.own_queue,
             peak: self.peak.map(|p| (p.time, p.depth, p.tokens)),
         }))
     }

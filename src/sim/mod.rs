@@ -11,9 +11,9 @@ mod applications;
 mod build;
 pub mod events;
 pub mod frames;
-mod gauge;
-mod network;
-mod record;
+pub mod gauge;
+pub mod network;
+pub mod record;
 pub mod tcp;
 
 pub use build::{SENDERS, build};

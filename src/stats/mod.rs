@@ -1,5 +1,11 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod format;
+pub mod rows;
+pub mod tc_json;
+mod tc_tbf;
+pub mod tc_text;
+
 use crate::qdisc::{codel, fifo, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.

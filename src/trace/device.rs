@@ -90,6 +90,7 @@ pub fn run(
     after_last: impl FnOnce(&Pipeline, Instant),
 ) -> Run {
     let base = setup.clock_base;
+    pipeline.start(base);
     let mut device = Device {
         pipeline,
         setup,

@@ -99,7 +99,7 @@ fn codel(s: &codel::Stats, out: &mut Map<String, Value>) {
     put("count", s.state.count.into());
     put("lastcount", s.state.lastcount.into());
     put("ldelay_us", s.state.ldelay.as_us().into());
-    put("drop_next_us", signed_us(s.drop_next));
+    put("drop_next_us", s.drop_next_us());
     put("drop_overlimit", s.drop_overlimit.into());
     put("ecn_mark", s.tally.ecn_mark.into());
     put("dropping", s.state.dropping.into());
@@ -116,12 +116,6 @@ pub fn codel_law(law: &codel::Law) -> Value {
         "mtu": law.mtu,
         "tick_ns": 1024,
     })
-}
-
-/// A signed number of ticks in microseconds, cut towards zero as the kernel does.
-fn signed_us(ticks: i32) -> i64 {
-    let us = i64::from(codel::Ticks(ticks.unsigned_abs()).as_us());
-    if ticks < 0 { -us } else { us }
 }
 
 fn link_layer(layer: LinkLayer) -> u8 {

@@ -1,7 +1,9 @@
 //! TCP and UDP headers, and the TCP segment inside an IP packet.
 
+use super::ipv4::Ipv4;
+use super::ipv6::{self, Ipv6};
 use super::tcp_options::TcpOptions;
-use super::{Malformed, ipv4::Ipv4, ipv6::Ipv6, protocol, u16_at, u32_at};
+use super::{Malformed, protocol, u16_at, u32_at};
 
 mod field {
     pub(super) const SOURCE_PORT: usize = 0;
@@ -169,7 +171,7 @@ impl<'a> Segment<'a> {
         match network.first()? >> 4 {
             4 => {
                 let ip = Ipv4::new_checked(network).ok()?;
-                let upper = network.get(ip.header_len()..)?;
+                let upper = &network[ip.header_len()..network.len().min(ip.total_len().into())];
                 match ip.protocol() {
                     protocol::TCP => {
                         let [mut source, mut destination] = [[0; 16]; 2];
@@ -189,7 +191,8 @@ impl<'a> Segment<'a> {
 
     fn in_ipv6(network: &'a [u8]) -> Option<Self> {
         let ip = Ipv6::new_checked(network).ok()?;
-        let upper = network.get(super::ipv6::HEADER_LEN..)?;
+        let end = network.len().min(ipv6::HEADER_LEN + usize::from(ip.payload_len()));
+        let upper = &network[ipv6::HEADER_LEN..end];
         (ip.next_header() == protocol::TCP)
             .then(|| Self::of(6, [ip.source(), ip.destination()], upper, ip.payload_len().into()))?
     }

@@ -66,6 +66,14 @@ pub struct Stats {
     pub drop_next: i32,
 }
 
+impl Stats {
+    /// From now to the next signal, µs, cut towards zero as the kernel does; 0 unless dropping.
+    pub fn drop_next_us(&self) -> i64 {
+        let us = i64::from(Ticks(self.drop_next.unsigned_abs()).as_us());
+        if self.drop_next < 0 { -us } else { us }
+    }
+}
+
 /// `codel` at work.
 #[derive(Debug)]
 pub struct Codel {

@@ -1,0 +1,439 @@
+//! One direction's data plane: a frame comes in, waits in the pipeline, and goes out or is dropped.
+//!
+//! [`Engine::turn`] is all of it. There is no clock in here, no lock, no log line, and no
+//! allocation after [`Engine::new`]. A burst is enqueued, then served (decisions.md 12).
+//!
+//! Every frame is in exactly one place: free, with the receiving device, in the pipeline, among
+//! the drops, or with the sending device. [`Engine::census`] counts them; between turns the sum is
+//! the capacity.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::classify::{Hashing, Headers};
+use crate::mark::ecn::write_ds;
+use crate::packet::{Marks, truesize};
+use crate::pipeline::Pipeline;
+use crate::pool::{Frame, Pool, Queue};
+use crate::port::{PortCounters, Receive, Transmit};
+use crate::qdisc::{Cx, Drops, Reason};
+use crate::rng::Random;
+use crate::stats::StageStats;
+use crate::time::{Instant, SECOND};
+
+/// The most frames that one turn takes in.
+pub const BURST: usize = 64;
+/// How long a link may be down before what waits for it is dropped, in nanoseconds.
+const STALE: u64 = SECOND;
+
+/// What an engine counted; all of these only grow.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Packets taken in.
+    pub received_packets: u64,
+    /// Bytes taken in, link header included, FCS excluded.
+    pub received_bytes: u64,
+    /// Packets handed to the sending device.
+    pub sent_packets: u64,
+    /// Bytes of those.
+    pub sent_bytes: u64,
+    /// Packets whose headers could not be read; best effort.
+    pub unparsed: u64,
+    /// Of the packets sent: those marked CE since the AQM chose to.
+    pub marked_ecn: u64,
+    /// Those marked CE since they waited longer than `ce_threshold`.
+    pub marked_ce_threshold: u64,
+    /// Those marked CE by a step.
+    pub marked_step: u64,
+    /// Those marked SCE.
+    pub marked_sce: u64,
+    /// Packets that the sending device refused: a fault of ours, see `tx_invalid`.
+    pub refused: u64,
+}
+
+impl Counters {
+    fn marked(&mut self, marks: Marks) {
+        self.marked_ecn += u64::from(marks.has(Marks::ECN));
+        self.marked_ce_threshold += u64::from(marks.has(Marks::CE_THRESHOLD));
+        self.marked_step += u64::from(marks.has(Marks::STEP));
+        self.marked_sce += u64::from(marks.has(Marks::SCE));
+    }
+}
+
+/// Where all frames are.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
+pub struct Census {
+    /// All there are.
+    pub capacity: usize,
+    /// In the pool.
+    pub free: usize,
+    /// In the pipeline and among the drops.
+    pub queued: usize,
+    /// With the receiving device.
+    pub receiving: usize,
+    /// With the sending device.
+    pub sending: usize,
+}
+
+impl Census {
+    /// Frames that are nowhere: none, or something is wrong.
+    pub fn missing(&self) -> i64 {
+        self.capacity as i64 - (self.free + self.queued + self.receiving + self.sending) as i64
+    }
+}
+
+/// How long packets waited, in nanoseconds: of a span of time, until somebody takes it.
+#[derive(Clone, Debug)]
+pub struct Sojourns {
+    /// From the XDP hook until the queueing stage let the packet go.
+    pub decision: Histogram<u64>,
+    /// From the XDP hook until the packet was handed to the sending device.
+    pub total: Histogram<u64>,
+}
+
+impl Sojourns {
+    /// Longest sojourn told apart, in nanoseconds; longer ones count as this.
+    pub const LONGEST: u64 = 100 * SECOND;
+
+    /// Nothing recorded yet; three significant digits.
+    pub fn new() -> Self {
+        let empty = Histogram::new_with_bounds(1, Self::LONGEST, 3).expect("bounds that a histogram can have");
+        Sojourns { decision: empty.clone(), total: empty }
+    }
+
+    /// Adds what another recorded.
+    pub fn add(&mut self, other: &Sojourns) {
+        let same = "histograms of the same bounds";
+        self.decision.add(&other.decision).expect(same);
+        self.total.add(&other.total).expect(same);
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.decision.reset();
+        self.total.reset();
+    }
+}
+
+impl Default for Sojourns {
+    fn default() -> Self {
+        Sojourns::new()
+    }
+}
+
+/// Drops of one direction by reason.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct DropCounts {
+    /// Packets, in the order of [`Reason::ALL`].
+    pub packets: [u64; Reason::ALL.len()],
+    /// Bytes, likewise.
+    pub bytes: [u64; Reason::ALL.len()],
+}
+
+impl DropCounts {
+    fn of(drops: &Drops) -> DropCounts {
+        DropCounts { packets: Reason::ALL.map(|r| drops.count(r)), bytes: Reason::ALL.map(|r| drops.bytes(r)) }
+    }
+
+    /// Packets dropped for any reason.
+    pub fn total(&self) -> u64 {
+        self.packets.iter().sum()
+    }
+
+    /// Reasons with their packets and bytes, those that happened only.
+    pub fn happened(&self) -> impl Iterator<Item = (Reason, u64, u64)> {
+        Reason::ALL
+            .into_iter()
+            .zip(self.packets)
+            .zip(self.bytes)
+            .map(|((r, p), b)| (r, p, b))
+            .filter(|(_, p, _)| *p > 0)
+    }
+}
+
+/// Everything that is known of a direction at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The moment.
+    pub at: Instant,
+    /// What was counted.
+    pub counters: Counters,
+    /// What was dropped.
+    pub drops: DropCounts,
+    /// What the ports counted.
+    pub port: PortCounters,
+    /// Where the frames are.
+    pub census: Census,
+    /// Packets that wait.
+    pub backlog_packets: u32,
+    /// Bytes that wait.
+    pub backlog_bytes: u64,
+    /// What the stages say, in the order a packet meets them; a child after the stage that pulls it.
+    pub stages: Vec<StageStats>,
+}
+
+/// What a turn did, for whoever decides when the next one is due.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Packets taken in.
+    pub received: usize,
+    /// Packets handed to the sending device.
+    pub sent: usize,
+    /// Frames that came back from it.
+    pub reclaimed: usize,
+    /// Whether packets wait only for the sending device.
+    pub blocked: bool,
+}
+
+impl Turn {
+    /// Whether anything happened.
+    pub fn is_idle(&self) -> bool {
+        self.received == 0 && self.sent == 0 && self.reclaimed == 0
+    }
+}
+
+/// What a pipeline works with: everything but the devices.
+struct Stock<F> {
+    pool: Pool,
+    drops: Drops,
+    random: Random,
+    hashing: Hashing,
+    frames: F,
+}
+
+impl<F: crate::qdisc::Frames> Stock<F> {
+    fn cx(&mut self) -> Cx<'_> {
+        Cx {
+            pool: &mut self.pool,
+            drops: &mut self.drops,
+            random: &mut self.random,
+            hashing: &mut self.hashing,
+            frames: &mut self.frames,
+        }
+    }
+}
+
+/// One direction.
+pub struct Engine<R: Receive, T> {
+    rx: R,
+    tx: T,
+    pipeline: Pipeline,
+    stock: Stock<R::Frames>,
+    inbox: Queue,
+    reserve: usize,
+    counters: Counters,
+    sojourns: Sojourns,
+    down_since: Option<Instant>,
+    stale_before: Instant,
+}
+
+/// What an engine is made of.
+pub struct Parts<R: Receive, T> {
+    /// Where frames come from.
+    pub rx: R,
+    /// Where they go.
+    pub tx: T,
+    /// Their bytes.
+    pub frames: R::Frames,
+    /// How many frames there are.
+    pub capacity: usize,
+    /// What they wait in.
+    pub pipeline: Pipeline,
+    /// Randomness for the disciplines.
+    pub random: Random,
+    /// How flows become numbers.
+    pub hashing: Hashing,
+}
+
+impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
+    /// An engine at rest, its receiving device stocked with frames. An eighth of the frames, but
+    /// no more than a burst, is kept from the queues: for those the memory is full before, and an
+    /// arriving packet is dropped by us and not, uncounted, by the device.
+    pub fn new(parts: Parts<R, T>) -> Self {
+        let Parts { mut rx, tx, frames, capacity, pipeline, random, hashing } = parts;
+        let mut pool = Pool::new(capacity);
+        let reserve = BURST.min(capacity / 8);
+        rx.refill(&mut pool);
+        Engine {
+            rx,
+            tx,
+            pipeline,
+            stock: Stock { pool, drops: Drops::default(), random, hashing, frames },
+            inbox: Queue::default(),
+            reserve,
+            counters: Counters::default(),
+            sojourns: Sojourns::new(),
+            down_since: None,
+            stale_before: Instant::ZERO,
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        let reclaimed = self.tx.reclaim(now, &mut self.stock.pool);
+        let received = self.take_in(now);
+        self.pipeline.tick(now, &mut self.stock.cx());
+        self.watch_link(now);
+        let sent = self.serve(now);
+        while let Some((frame, _)) = self.stock.drops.pop(&mut self.stock.pool) {
+            self.stock.pool.give(frame);
+        }
+        self.rx.refill(&mut self.stock.pool);
+        self.tx.kick(now, &mut self.stock.pool);
+        Turn { received, sent, reclaimed, blocked: self.tx.room() == 0 && self.pipeline.packets() > 0 }
+    }
+
+    fn take_in(&mut self, now: Instant) -> usize {
+        let stock = &mut self.stock;
+        let n = self.rx.receive(&mut stock.pool, &mut stock.frames, &mut self.inbox, BURST);
+        while let Some(frame) = self.inbox.pop(&mut self.stock.pool) {
+            self.admit(now, frame);
+        }
+        n
+    }
+
+    fn admit(&mut self, now: Instant, frame: Frame) {
+        use crate::qdisc::Frames;
+        let stock = &mut self.stock;
+        let packet = &mut stock.pool[&frame];
+        if packet.arrived == Instant::NEVER {
+            packet.arrived = now;
+        }
+        packet.enqueued = now;
+        packet.released = now;
+        packet.truesize = truesize(packet.len);
+        packet.marks = Marks::NONE;
+        let len = packet.len;
+        self.counters.received_packets += 1;
+        self.counters.received_bytes += u64::from(len);
+        let headers = Headers::parse(stock.frames.bytes(frame.slot(), &stock.pool[frame.slot()]));
+        headers.apply(&mut stock.pool[&frame]);
+        self.counters.unparsed += u64::from(headers.unparsed);
+        if len > self.tx.longest() {
+            stock.drops.push(&mut stock.pool, frame, Reason::Oversize);
+        } else if stock.pool.free() < self.reserve {
+            stock.drops.push(&mut stock.pool, frame, Reason::Memory);
+        } else {
+            self.pipeline.enqueue(now, frame, &headers, &mut stock.cx());
+        }
+    }
+
+    fn serve(&mut self, now: Instant) -> usize {
+        let mut sent = 0;
+        let stale = self.down_since.is_some_and(|since| now.since(since) >= STALE);
+        // While the link is down for long, what the pipeline lets go is dropped instead of sent.
+        let room = if stale { BURST } else { self.tx.room() };
+        for _ in 0..room {
+            let Some(frame) = self.pipeline.dequeue(now, &mut self.stock.cx()) else { break };
+            if stale || self.stock.pool[&frame].arrived < self.stale_before {
+                self.stock.drops.push(&mut self.stock.pool, frame, Reason::Stale);
+            } else {
+                sent += usize::from(self.send(now, frame));
+            }
+        }
+        sent
+    }
+
+    fn send(&mut self, now: Instant, frame: Frame) -> bool {
+        use crate::qdisc::Frames;
+        let stock = &mut self.stock;
+        let slot = frame.slot();
+        let packet = stock.pool[slot];
+        if packet.ds != packet.ds_arrived {
+            write_ds(stock.frames.bytes_mut(slot, &packet), &packet);
+        }
+        if !self.tx.send(&mut stock.pool, &mut stock.frames, frame) {
+            self.counters.refused += 1;
+            return false;
+        }
+        self.counters.sent_packets += 1;
+        self.counters.sent_bytes += u64::from(packet.len);
+        self.counters.marked(packet.marks);
+        self.sojourns.decision.saturating_record(packet.released.since(packet.arrived));
+        self.sojourns.total.saturating_record(now.since(packet.arrived));
+        true
+    }
+
+    /// Notes when the link goes and comes. What arrived more than a second before it came back is
+    /// not sent any more.
+    fn watch_link(&mut self, now: Instant) {
+        match (self.tx.is_up(), self.down_since) {
+            (false, None) => self.down_since = Some(now),
+            (true, Some(since)) => {
+                if now.since(since) >= STALE {
+                    self.stale_before = now - STALE;
+                }
+                self.down_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// When to call [`Engine::turn`] again if nothing arrives and nothing completes.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.pipeline.next_event()
+    }
+
+    /// Where the frames are.
+    pub fn census(&self) -> Census {
+        Census {
+            capacity: self.stock.pool.capacity(),
+            free: self.stock.pool.free(),
+            queued: self.pipeline.packets() as usize + self.stock.drops.len() + self.inbox.len(),
+            receiving: self.rx.lent(),
+            sending: self.tx.lent(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Everything that is known at `now`. Allocates: not for the data path.
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
+        Snapshot {
+            at: now,
+            counters: self.counters,
+            drops: DropCounts::of(&self.stock.drops),
+            port: self.rx.counters().plus(self.tx.counters()),
+            census: self.census(),
+            backlog_packets: self.pipeline.packets(),
+            backlog_bytes: self.pipeline.bytes(),
+            stages: self
+                .pipeline
+                .stages()
+                .flat_map(|s| std::iter::successors(Some(s), |s| s.child()).map(|s| s.stats(now)))
+                .collect(),
+        }
+    }
+
+    /// Exchanges the histograms for empty ones, so that whoever asks gets what was recorded since
+    /// the last time and nothing is copied here.
+    pub fn swap_sojourns(&mut self, spare: &mut Sojourns) {
+        std::mem::swap(&mut self.sojourns, spare);
+    }
+
+    /// The receiving device.
+    pub fn rx(&self) -> &R {
+        &self.rx
+    }
+
+    /// The receiving device, for a test that makes frames arrive.
+    pub fn rx_mut(&mut self) -> &mut R {
+        &mut self.rx
+    }
+
+    /// The sending device.
+    pub fn tx(&self) -> &T {
+        &self.tx
+    }
+
+    /// The sending device, for a test that looks at what was sent.
+    pub fn tx_mut(&mut self) -> &mut T {
+        &mut self.tx
+    }
+}
+
+#[cfg(test)]
+mod tests;

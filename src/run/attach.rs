@@ -1,0 +1,405 @@
+//! Who may shape what, and how the gate comes to a NIC and leaves it.
+//!
+//! An instance has a name, and owns its name and both its NICs by locks in `/run/weir`; the kernel
+//! opens a lock when its owner dies. A gate that shall outlive its owner is pinned in
+//! `/run/weir/bpf` under the NIC's namespace and index, so the next owner finds it and takes its
+//! place without a gap. A program that is not ours is never touched.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::mount::{MountFlags, mount};
+
+use crate::port::xdp::program::{self, Attached, Gate, Link, Mode};
+use crate::run::DIRECTORY;
+use crate::sys::namespace;
+
+/// Where gates are pinned.
+const PINS: &str = "/run/weir/bpf";
+/// `BPF_FS_MAGIC`.
+const BPF_FS: u64 = 0xcafe_4a11;
+/// How often and how long to wait for a predecessor that is just dying.
+const PATIENCE: (u32, Duration) = (20, Duration::from_millis(25));
+
+/// Why an instance cannot have a name or a NIC.
+#[derive(Debug)]
+pub enum Refused {
+    /// The word cannot be the name of an instance.
+    BadName(String),
+    /// Somebody who lives has it.
+    Owned {
+        /// What is owned, in words.
+        what: String,
+        /// By which process.
+        pid: u32,
+        /// What that process was started as.
+        command: String,
+        /// Whether that process is stopped.
+        stopped: bool,
+    },
+    /// Another XDP program is at the NIC.
+    Foreign {
+        /// The NIC.
+        nic: String,
+        /// The program's name and number.
+        program: String,
+        /// How it is run.
+        mode: String,
+        /// Who holds it, if that can be seen.
+        holder: String,
+        /// The command that takes it away.
+        remedy: String,
+    },
+    /// The driver does not run programs, and generic mode was not wanted.
+    NotNative {
+        /// The NIC.
+        nic: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The kernel or the file system said no.
+    Io {
+        /// To what.
+        what: String,
+        /// How.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::BadName(name) => write!(
+                f,
+                "'{name}' cannot be the name of an instance: allowed are 1 to 64 letters, digits and '_.:@-', \
+                 the first no '.' or '-'; choose one with --name"
+            ),
+            Refused::Owned { what, pid, command, stopped: false } => {
+                write!(f, "{what} belongs to process {pid} ({command}), which is running; end it with `kill {pid}`")?;
+                f.write_str(", or choose other NICs and another --name")
+            }
+            Refused::Owned { what, pid, command, stopped: true } => write!(
+                f,
+                "{what} belongs to process {pid} ({command}), which is stopped; \
+                 let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`"
+            ),
+            Refused::Foreign { nic, program, mode, holder, remedy } => write!(
+                f,
+                "{nic} has an XDP program that is not weir's: {program}, {mode} mode, {holder}; \
+                 if nobody needs it, remove it with `{remedy}`"
+            ),
+            Refused::NotNative { nic, error } => write!(
+                f,
+                "the driver of {nic} does not run XDP programs ({error}); --mode generic does without it, more slowly"
+            ),
+            Refused::Io { what, error } => {
+                write!(f, "{what}: {error}")?;
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    f.write_str(" (call it as root)")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Refused {
+    let what = what.into();
+    move |error| Refused::Io { what, error }
+}
+
+/// Refuses what cannot be the name of an instance: it becomes the name of a file.
+///
+/// # Errors
+/// [`Refused::BadName`].
+pub fn check_name(name: &str) -> Result<(), Refused> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:@-".contains(c);
+    let good = (1..=64).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['.', '-']);
+    if good { Ok(()) } else { Err(Refused::BadName(name.into())) }
+}
+
+/// Something that one living process owns at a time.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Owns the name of an instance.
+    ///
+    /// # Errors
+    /// If it is no name, or has a living owner.
+    pub fn name(name: &str) -> Result<Lock, Refused> {
+        check_name(name)?;
+        Lock::take(&format!("{name}.lock"), &format!("the name '{name}'"))
+    }
+
+    /// Owns a NIC of this network namespace.
+    ///
+    /// # Errors
+    /// If it has a living owner.
+    pub fn nic(index: u32, name: &str) -> Result<Lock, Refused> {
+        let namespace = namespace::network().map_err(failed("this network namespace"))?;
+        // No instance can have such a name: it starts with a dot.
+        Lock::take(&format!(".nic-{namespace}-{index}.lock"), name)
+    }
+
+    fn take(file: &str, what: &str) -> Result<Lock, Refused> {
+        std::fs::create_dir_all(DIRECTORY).map_err(failed(DIRECTORY))?;
+        let path = Path::new(DIRECTORY).join(file);
+        let mut tries = PATIENCE.0;
+        loop {
+            let mut open = File::options();
+            let mut file =
+                open.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed(what))?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                // Its last owner may have removed it in between; then we locked what nobody sees.
+                let seen = std::fs::metadata(&path).map(|m| m.ino()).ok();
+                if seen == file.metadata().map(|m| m.ino()).ok() {
+                    file.set_len(0).map_err(failed(what))?;
+                    write!(file, "{}", std::process::id()).map_err(failed(what))?;
+                    return Ok(Lock { file, path });
+                }
+                continue;
+            }
+            let pid = owner(&mut file);
+            let state = state_of(pid);
+            tries -= 1;
+            if tries == 0 || state == Some('T') {
+                let command = command_of(pid);
+                return Err(Refused::Owned { what: what.into(), pid, command, stopped: state == Some('T') });
+            }
+            std::thread::sleep(PATIENCE.1);
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+fn owner(file: &mut File) -> u32 {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The letter that `/proc` has for what a process is doing.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may contain anything, brackets too.
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+fn command_of(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = bytes.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    if words.is_empty() { "unknown".into() } else { words.join(" ") }
+}
+
+/// A gate at a NIC.
+#[derive(Debug)]
+pub struct Placed {
+    link: Link,
+    pin: Option<PathBuf>,
+    /// How the program is run.
+    pub mode: Mode,
+    /// Whether a gate of a predecessor was there.
+    pub replaced: bool,
+}
+
+/// Which modes may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum WantedMode {
+    /// Native, or generic with a warning.
+    #[default]
+    Auto,
+    /// Native or not at all.
+    Native,
+    /// Generic.
+    Generic,
+}
+
+/// Brings a gate to a NIC; in the place of one that a dead owner left, if there is one. Pinned, if
+/// it shall outlive this process.
+///
+/// # Errors
+/// If another program is there, or the kernel refuses.
+pub fn place(gate: &Gate, index: u32, nic: &str, wanted: WantedMode, pinned: bool) -> Result<Placed, Refused> {
+    let namespace = namespace::network().map_err(failed("this network namespace"))?;
+    // A bpffs takes no dots.
+    let pin = Path::new(PINS).join(format!("nic-{namespace}-{index}"));
+    let leftover = in_pins(|| Link::open(&pin)).unwrap_or_else(Err).ok();
+    let there = program::attached(index).map_err(failed(nic))?;
+    let ours = leftover.as_ref().and_then(|link| link.info().ok()).filter(|info| info.interface == index);
+
+    if let (Some(link), Some(info), Some(there)) = (leftover, ours, there) {
+        if info.program == there.program {
+            return take_over(gate, link, there, pin, nic, wanted, pinned);
+        }
+    }
+    // Pinned, but its NIC is gone or its program detached: a name without a thing.
+    let _ = in_pins(|| std::fs::remove_file(&pin));
+    if let Some(there) = there {
+        return Err(foreign(nic, index, there));
+    }
+    let (link, mode) = attach(gate, index, nic, wanted)?;
+    let placed = Placed { link, pin: None, mode, replaced: false };
+    if pinned { keep(placed, pin, nic) } else { Ok(placed) }
+}
+
+fn take_over(
+    gate: &Gate,
+    link: Link,
+    there: Attached,
+    pin: PathBuf,
+    nic: &str,
+    wanted: WantedMode,
+    pinned: bool,
+) -> Result<Placed, Refused> {
+    let mode = there.mode.unwrap_or(Mode::Native);
+    let fits = match wanted {
+        WantedMode::Auto => true,
+        WantedMode::Native => mode == Mode::Native,
+        WantedMode::Generic => mode == Mode::Generic,
+    };
+    let index = link.info().map_err(failed(nic))?.interface;
+    if fits {
+        gate.replace(&link).map_err(failed(format!("replacing the gate at {nic}")))?;
+        if !pinned {
+            let _ = in_pins(|| std::fs::remove_file(&pin));
+        }
+        return Ok(Placed { link, pin: pinned.then_some(pin), mode, replaced: true });
+    }
+    link.detach().map_err(failed(format!("detaching the old gate from {nic}")))?;
+    let _ = in_pins(|| std::fs::remove_file(&pin));
+    let (link, mode) = attach(gate, index, nic, wanted)?;
+    let placed = Placed { link, pin: None, mode, replaced: true };
+    if pinned { keep(placed, pin, nic) } else { Ok(placed) }
+}
+
+fn attach(gate: &Gate, index: u32, nic: &str, wanted: WantedMode) -> Result<(Link, Mode), Refused> {
+    let generic = || gate.attach(index, Mode::Generic).map(|link| (link, Mode::Generic)).map_err(failed(nic));
+    if wanted == WantedMode::Generic {
+        return generic();
+    }
+    match gate.attach(index, Mode::Native) {
+        Ok(link) => Ok((link, Mode::Native)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(nic)(error)),
+        Err(error) if wanted == WantedMode::Native => Err(Refused::NotNative { nic: nic.into(), error }),
+        Err(_) => generic(),
+    }
+}
+
+fn keep(placed: Placed, pin: PathBuf, nic: &str) -> Result<Placed, Refused> {
+    in_pins(|| placed.link.pin(&pin)).unwrap_or_else(Err).map_err(failed(format!("pinning the gate of {nic}")))?;
+    Ok(Placed { pin: Some(pin), ..placed })
+}
+
+impl Placed {
+    /// Takes the gate off its NIC. No frame may be on its way to a socket any more: first
+    /// [`Gate::close`], then [`grace`].
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn remove(self) -> io::Result<()> {
+        if let Some(pin) = &self.pin {
+            in_pins(|| std::fs::remove_file(pin))??;
+        }
+        self.link.detach()
+    }
+}
+
+/// Waits until no CPU works with what it read from a map before.
+pub fn grace() {
+    // Where the call is missing, the time it takes serves as well.
+    if rustix::thread::membarrier(rustix::thread::MembarrierCommand::Global).is_err() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Calls `f` where pins are, and makes the place first.
+fn in_pins<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
+    namespace::in_initial_mounts(|| {
+        std::fs::create_dir_all(PINS)?;
+        if statfs(PINS)?.f_type as u64 != BPF_FS {
+            mount("weir", PINS, "bpf", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
+        }
+        Ok(f())
+    })?
+}
+
+fn foreign(nic: &str, index: u32, there: Attached) -> Refused {
+    let link = link_of(index, there.program);
+    let kind = if link.is_some() { "link_id" } else { "prog_id" };
+    let holder = match holder_of(kind, link.unwrap_or(there.program)) {
+        Some(pid) => format!("held by process {pid} ({})", command_of(pid)),
+        None => "held by no running process".into(),
+    };
+    let mode = there.mode.map_or("offloaded or several".into(), |m| m.to_string());
+    let remedy = match (link, there.mode) {
+        (Some(link), _) => format!("bpftool link detach id {link}"),
+        (None, Some(Mode::Generic)) => format!("ip link set dev {nic} xdpgeneric off"),
+        (None, Some(Mode::Native)) => format!("ip link set dev {nic} xdpdrv off"),
+        (None, None) => format!("ip link set dev {nic} xdp off"),
+    };
+    let program = format!("'{}' (number {})", program::program_name(there.program), there.program);
+    Refused::Foreign { nic: nic.into(), program, mode, holder, remedy }
+}
+
+/// The number of the link that holds a program at a NIC, if a link does.
+fn link_of(index: u32, program: u32) -> Option<u32> {
+    libbpf_rs::query::LinkInfoIter::default()
+        .find(|link| {
+            let at = matches!(&link.info, libbpf_rs::query::LinkTypeInfo::Xdp(x) if x.ifindex == index);
+            at && link.prog_id == program
+        })
+        .map(|link| link.id)
+}
+
+/// A process that has a descriptor of which the kernel says `key: id`.
+fn holder_of(key: &str, id: u32) -> Option<u32> {
+    let numbered = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<u32>().ok();
+    std::fs::read_dir("/proc").ok()?.filter_map(numbered).find(|pid| {
+        let Ok(infos) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+        infos.filter_map(Result::ok).any(|info| {
+            let text = std::fs::read_to_string(info.path()).unwrap_or_default();
+            text.lines().any(|line| line.split_once(':').is_some_and(|(k, v)| k == key && v.trim() == id.to_string()))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_directory() {
+        for good in ["eth0-eth1", "lab", "a.b:c@d_e"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(65);
+        for bad in ["", ".", "..", "../x", "a/b", "-x", ".nic-1-2", "a b", "ä", &long] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_state_and_its_words() {
+        let me = std::process::id();
+        assert!(matches!(state_of(me), Some('R' | 'S')));
+        assert!(!command_of(me).is_empty());
+        assert_eq!(state_of(u32::MAX), None);
+    }
+}

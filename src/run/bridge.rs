@@ -1,0 +1,409 @@
+//! A bridge at work: two NICs, two directions, and everything that must be undone at its end.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::attach::{self, Lock, Placed, Refused, WantedMode};
+use super::clock;
+use super::links::Links;
+use super::worker::{Direction, Handle, Poll, cores};
+use crate::classify::Hashing;
+use crate::engine::{Engine, Parts, Snapshot, Sojourns};
+use crate::pipeline::Link;
+use crate::port::xdp::program::{Gate, GateCounters, Mode, OnFailure};
+use crate::port::xdp::{OpenError, Ports, Settings as PortSettings, SocketStatistics, XdpRx, XdpTx, open};
+use crate::qdisc::Compat;
+use crate::rng::Random;
+use crate::spec::Spec;
+use crate::sys::nic::Nic;
+use crate::time::{Instant, MILLISECOND};
+
+/// Frames that can wait in each direction, unless said otherwise.
+pub const WAITING: usize = 14_336;
+/// A heartbeat older than this means that we hang, in nanoseconds (decisions.md 16).
+const HEARTBEAT_STALE: u64 = 100 * MILLISECOND;
+/// How long to wait for the sockets of a predecessor to be gone from the queues.
+const SOCKET_PATIENCE: (u32, Duration) = (20, Duration::from_millis(100));
+
+/// A direction, by where it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Received on OUTSIDE, sent on INSIDE.
+    Down = 0,
+    /// Received on INSIDE, sent on OUTSIDE.
+    Up = 1,
+}
+
+impl Way {
+    /// Both, in the order of their numbers.
+    pub const BOTH: [Way; 2] = [Way::Down, Way::Up];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::Down => "down",
+            Way::Up => "up",
+        }
+    }
+}
+
+/// What is wanted of a bridge.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The names of OUTSIDE and INSIDE.
+    pub nics: [String; 2],
+    /// What packets wait in, down and up.
+    pub specs: [Spec; 2],
+    /// How the instance is called.
+    pub name: String,
+    /// How the workers wait; by default [`Poll::Busy`] on cores of their own, else
+    /// [`Poll::Adaptive`].
+    pub poll: Option<Poll>,
+    /// Cores for the workers alone: 1 for both directions, or 2.
+    pub cores: Option<usize>,
+    /// What becomes of frames when nobody shapes them.
+    pub on_failure: OnFailure,
+    /// How the gate may be run.
+    pub mode: WantedMode,
+    /// The largest packet for the disciplines, without the Ethernet header; by default the larger
+    /// MTU of both NICs.
+    pub mtu: Option<u32>,
+    /// Frames that can wait in each direction.
+    pub waiting: usize,
+    /// Which kernel's decisions are wanted.
+    pub compat: Compat,
+}
+
+/// Why a bridge cannot be.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no such NIC.
+    NoNic(String),
+    /// Both are the same NIC.
+    SameNic(String),
+    /// The MTU of a NIC is larger than a frame's memory.
+    Mtu {
+        /// The NIC.
+        nic: String,
+        /// Its MTU.
+        mtu: u32,
+    },
+    /// More cores than there are.
+    Cores(usize, usize),
+    /// A NIC has more receive queues than a gate serves.
+    Queues {
+        /// The NIC.
+        nic: String,
+        /// Its receive queues.
+        queues: u32,
+    },
+    /// A name or a NIC cannot be had.
+    Refused(Refused),
+    /// A socket cannot be opened.
+    Socket {
+        /// The NIC.
+        nic: String,
+        /// What went wrong.
+        error: OpenError,
+    },
+    /// Something else of the kernel's.
+    Io(&'static str, std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoNic(nic) => write!(
+                f,
+                "there is no network interface '{nic}' in this network namespace; `ip -br link` shows those there are"
+            ),
+            Error::SameNic(nic) => write!(f, "OUTSIDE and INSIDE are both {nic}; a bridge needs two interfaces"),
+            Error::Mtu { nic, mtu } => {
+                let most = PortSettings::LARGEST_MTU;
+                write!(f, "the MTU of {nic} is {mtu}, and a frame has room for {most}: `ip link set {nic} mtu {most}`")
+            }
+            Error::Cores(wanted, there) => {
+                write!(f, "--cores {wanted}: allowed are 1 and 2, and this process may use {there}")
+            }
+            Error::Queues { nic, queues } => {
+                let most = crate::port::xdp::program::MAX_QUEUES;
+                write!(f, "{nic} has {queues} receive queues, and a gate serves {most}: ")?;
+                write!(f, "`ethtool -L {nic} combined {most}`")
+            }
+            Error::Refused(e) => e.fmt(f),
+            Error::Socket { nic, error } => write!(f, "{nic}: {error}"),
+            Error::Io(what, e) => write!(f, "{what}: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Refused> for Error {
+    fn from(e: Refused) -> Self {
+        Error::Refused(e)
+    }
+}
+
+/// The gates at both NICs; gone when dropped.
+struct Gates {
+    gates: [Gate; 2],
+    placed: Vec<Placed>,
+}
+
+impl Drop for Gates {
+    fn drop(&mut self) {
+        self.gates.iter().for_each(Gate::close);
+        attach::grace();
+        for placed in self.placed.drain(..) {
+            // What cannot be detached is bypassed, and the next instance finds its pin.
+            let _ = placed.remove();
+        }
+    }
+}
+
+/// What is known of a direction at one moment, its own part and the kernel's.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The engine's.
+    pub snapshot: Snapshot,
+    /// How long packets waited since the last reading.
+    pub interval: Sojourns,
+    /// How late its worker was, since the start, in nanoseconds.
+    pub late: Histogram<u64>,
+    /// The gate of the NIC that it receives on.
+    pub gate: GateCounters,
+    /// The sockets of the NIC that it receives on.
+    pub sockets: SocketStatistics,
+}
+
+/// A bridge at work. Dropping it takes everything back.
+pub struct Bridge {
+    // In the order in which they must go: no frame may come before the workers end, and others may
+    // have the NICs only after all that.
+    gates: Gates,
+    workers: Vec<Handle<XdpRx, XdpTx>>,
+    sockets: [Vec<Arc<OwnedFd>>; 2],
+    links: Links,
+    spares: [Option<Sojourns>; 2],
+    totals: [Sojourns; 2],
+    facts: Facts,
+    _locks: [Lock; 3],
+}
+
+/// What was found out and decided at the start.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The instance.
+    pub name: String,
+    /// OUTSIDE and INSIDE.
+    pub nics: [String; 2],
+    /// How the gate is run at each.
+    pub modes: [Mode; 2],
+    /// Receive queues of each.
+    pub queues: [u32; 2],
+    /// Whether frames get into our memory without a copy.
+    pub zero_copy: bool,
+    /// Whether a gate of a dead predecessor was replaced.
+    pub replaced: bool,
+    /// How the workers wait.
+    pub poll: Poll,
+    /// Cores of their own.
+    pub cores: Vec<usize>,
+    /// The specifications.
+    pub specs: [Spec; 2],
+    /// When it started.
+    pub started: Instant,
+}
+
+impl Bridge {
+    /// Starts a bridge; frames are shaped when this returns.
+    ///
+    /// # Errors
+    /// If anything is in the way; nothing is left behind then.
+    pub fn start(settings: &Settings) -> Result<Bridge, Error> {
+        let found = [0, 1].map(|i| Nic::named(&settings.nics[i]).map_err(|_| Error::NoNic(settings.nics[i].clone())));
+        let [outside, inside] = found;
+        let nics = [outside?, inside?];
+        // They may have been given by alternative names.
+        let io = Error::Io;
+        let names = both(|i| nics[i].name().map_err(|e| io("the name of an interface", e)))?;
+        if nics[0].index() == nics[1].index() {
+            return Err(Error::SameNic(names[0].clone()));
+        }
+        let own_cores = choose_cores(settings.cores)?;
+        let poll = settings.poll.unwrap_or(if own_cores.is_empty() { Poll::Adaptive } else { Poll::Busy });
+        let locks = [
+            Lock::name(&settings.name)?,
+            Lock::nic(nics[0].index(), &names[0])?,
+            Lock::nic(nics[1].index(), &names[1])?,
+        ];
+        let ports = PortSettings {
+            interfaces: [nics[0].index(), nics[1].index()],
+            queues: both(|i| queues(&nics[i], &names[i]))?,
+            mtu: both(|i| mtu(&nics[i], &names[i]))?.into_iter().max().unwrap_or(0),
+            frames: 0,
+        };
+        let rings = ports.in_rings(0).max(ports.in_rings(1));
+        let ports = PortSettings { frames: (settings.waiting + rings).next_multiple_of(64), ..ports };
+        let opened = open_patiently(&ports).map_err(|error| Error::Socket { nic: names[error.nic].clone(), error })?;
+        let Ports { directions, sockets, zero_copy, links } = opened;
+
+        let gates = both(|i| {
+            let gate = Gate::load(ports.interfaces[1 - i], settings.on_failure, HEARTBEAT_STALE);
+            let gate = gate.map_err(|e| io("loading the gate", e))?;
+            gate.heartbeat().beat(clock::now());
+            for (queue, socket) in (0..).zip(&sockets[i]) {
+                gate.serve(queue, socket).map_err(|e| io("giving the gate its sockets", e))?;
+            }
+            Ok::<_, Error>(gate)
+        })?;
+
+        let link = Link { mtu: settings.mtu.unwrap_or(ports.mtu) + 14, compat: settings.compat };
+        let entropy = RandomState::new();
+        let draw = |n: u64| {
+            let mut hasher = entropy.build_hasher();
+            hasher.write_u64(n);
+            hasher.finish()
+        };
+        let directions = Way::BOTH.into_iter().zip(directions).map(|(way, (rx, tx, frames))| {
+            let heartbeat = gates[way as usize].heartbeat();
+            let seed = way as u64 * 3;
+            Direction {
+                wake: sockets[way as usize].clone(),
+                heartbeat: Box::new(move |now| heartbeat.beat(now)),
+                engine: Engine::new(Parts {
+                    capacity: frames.count(),
+                    rx,
+                    tx,
+                    frames,
+                    pipeline: settings.specs[way as usize].build(link),
+                    random: Random::seeded(draw(seed)),
+                    hashing: Hashing::Keyed([draw(seed + 1), draw(seed + 2)]),
+                }),
+            }
+        });
+        let workers = start_workers(directions.collect(), poll, &own_cores).map_err(|e| io("starting a worker", e))?;
+        let mut gates = Gates { gates, placed: Vec::new() };
+        for i in 0..2 {
+            let pinned = settings.on_failure.outlives_owner();
+            let placed = attach::place(&gates.gates[i], nics[i].index(), &names[i], settings.mode, pinned)?;
+            gates.placed.push(placed);
+        }
+        let facts = Facts {
+            name: settings.name.clone(),
+            nics: names,
+            modes: [gates.placed[0].mode, gates.placed[1].mode],
+            queues: ports.queues,
+            zero_copy,
+            replaced: gates.placed.iter().any(|p| p.replaced),
+            poll,
+            cores: own_cores,
+            specs: settings.specs.clone(),
+            started: clock::now(),
+        };
+        let links = Links::watch(nics, links).map_err(|e| io("watching the links", e))?;
+        Ok(Bridge {
+            gates,
+            workers,
+            sockets,
+            links,
+            spares: [Some(Sojourns::new()), Some(Sojourns::new())],
+            totals: [Sojourns::new(), Sojourns::new()],
+            facts,
+            _locks: locks,
+        })
+    }
+
+    /// What was found out and decided at the start.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The state of both links; call [`Links::update`] when its events are readable.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Looks at a direction. `None` if its worker has ended, which is a fault.
+    pub fn read(&mut self, way: Way) -> Option<Reading> {
+        let i = way as usize;
+        let mut spare = self.spares[i].take().unwrap_or_default();
+        spare.reset();
+        let (worker, at) = if self.workers.len() == 1 { (&self.workers[0], i) } else { (&self.workers[i], 0) };
+        let (snapshot, interval, late) = worker.ask(move |directions, late, now| {
+            let engine = &mut directions[at].engine;
+            engine.swap_sojourns(&mut spare);
+            (engine.snapshot(now), spare, late.0.clone())
+        })?;
+        self.totals[i].add(&interval);
+        let sockets = SocketStatistics::of(&self.sockets[i]);
+        self.spares[i] = Some(interval.clone());
+        Some(Reading { snapshot, interval, late, gate: self.gates.gates[i].counters(), sockets })
+    }
+
+    /// How long packets waited since the start, as far as [`Bridge::read`] has seen.
+    pub fn sojourns(&self, way: Way) -> &Sojourns {
+        &self.totals[way as usize]
+    }
+}
+
+fn both<A, E>(mut f: impl FnMut(usize) -> Result<A, E>) -> Result<[A; 2], E> {
+    Ok([f(0)?, f(1)?])
+}
+
+fn queues(nic: &Nic, name: &str) -> Result<u32, Error> {
+    let queues = nic.receive_queues().map_err(|e| Error::Io("the queues of an interface", e))?;
+    if queues > crate::port::xdp::program::MAX_QUEUES {
+        return Err(Error::Queues { nic: name.into(), queues });
+    }
+    Ok(queues)
+}
+
+fn mtu(nic: &Nic, name: &str) -> Result<u32, Error> {
+    let mtu = nic.mtu().map_err(|e| Error::Io("the MTU of an interface", e))?;
+    if mtu > PortSettings::LARGEST_MTU {
+        return Err(Error::Mtu { nic: name.into(), mtu });
+    }
+    Ok(mtu)
+}
+
+/// The last of the cores we may use: the first has the most to do besides.
+fn choose_cores(wanted: Option<usize>) -> Result<Vec<usize>, Error> {
+    let Some(wanted) = wanted else { return Ok(vec![]) };
+    let allowed = cores();
+    if !(1..=2).contains(&wanted) || wanted > allowed.len() {
+        return Err(Error::Cores(wanted, allowed.len()));
+    }
+    Ok(allowed[allowed.len() - wanted..].to_vec())
+}
+
+/// The kernel lets go of the sockets of a process a moment after its end.
+fn open_patiently(settings: &PortSettings) -> Result<Ports, OpenError> {
+    let mut tries = SOCKET_PATIENCE.0;
+    loop {
+        match open(settings) {
+            Err(e) if e.is_busy() && tries > 1 => tries -= 1,
+            other => return other,
+        }
+        std::thread::sleep(SOCKET_PATIENCE.1);
+    }
+}
+
+fn start_workers(
+    mut directions: Vec<Direction<XdpRx, XdpTx>>,
+    poll: Poll,
+    cores: &[usize],
+) -> std::io::Result<Vec<Handle<XdpRx, XdpTx>>> {
+    if let [core] = cores {
+        return Ok(vec![Handle::start("weir", directions, poll, Some(*core))?]);
+    }
+    let up = directions.split_off(1);
+    let core = |i: usize| cores.get(i).copied();
+    Ok(vec![Handle::start("weir-down", directions, poll, core(0))?, Handle::start("weir-up", up, poll, core(1))?])
+}

@@ -1,0 +1,19 @@
+//! The live driver: NICs made ready and given back, the gate attached and detached, threads and the clock.
+//!
+//! Everything with a lock, a log line or an allocation that depends on the run lives here and not
+//! on the data path.
+
+#[cfg(feature = "xdp")]
+pub mod attach;
+#[cfg(feature = "xdp")]
+pub mod bridge;
+#[cfg(feature = "xdp")]
+pub mod clock;
+#[cfg(feature = "xdp")]
+pub mod links;
+pub mod nic;
+#[cfg(feature = "xdp")]
+pub mod worker;
+
+/// Where a running weir keeps what others have to find: control sockets, pinned programs, settings to put back.
+pub const DIRECTORY: &str = "/run/weir";

@@ -1,0 +1,214 @@
+//! NICs made ready for a wire and given back, on veths in namespaces of their own. Needs root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use weir::run::nic::{IfName, NicFacts, NicGuard, Verdict, nic_checks, wait_for_carrier};
+
+/// Runs a test in a new namespace with a veth pair `n0`, `n1`, both up. The namespace goes with the thread.
+fn with_a_pair(test: impl FnOnce() + Send + 'static) {
+    if !may_make_namespaces() {
+        eprintln!("SKIPPED: needs root");
+        return;
+    }
+    let body = move || {
+        weir::sys::enter_new_network_namespace().expect("root may");
+        ip("link add n0 type veth peer name n1");
+        ip("link set n0 up");
+        ip("link set n1 up");
+        test();
+    };
+    if let Err(panic) = thread::spawn(body).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn may_make_namespaces() -> bool {
+    thread::spawn(|| weir::sys::enter_new_network_namespace().is_ok()).join().expect("no panic")
+}
+
+fn ip(words: &str) {
+    run("ip", words);
+}
+
+fn run(program: &str, words: &str) -> String {
+    let output = Command::new(program).args(words.split(' ')).output().unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(output.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn name(word: &str) -> IfName {
+    word.parse().expect("a name")
+}
+
+/// What `ethtool -k` says of all features, which is what people would compare.
+fn features(interface: &str) -> String {
+    run("ethtool", &format!("-k {interface}"))
+}
+
+fn directory(test: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("weir-nic-{test}-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a place for temporary files");
+    directory
+}
+
+fn files_in(directory: &PathBuf) -> usize {
+    fs::read_dir(directory).expect("made above").count()
+}
+
+#[test]
+fn a_nic_is_promiscuous_and_neither_merges_nor_strips_and_afterwards_is_as_it_was() {
+    with_a_pair(|| {
+        let directory = directory("as-it-was");
+        run("ethtool", "-K n0 gro on rxvlan on");
+        let before = features("n0");
+        let guard = NicGuard::prepare(&name("n0"), &directory).expect("a veth can be a wire");
+        let during = NicFacts::inspect(&name("n0")).expect("it is there");
+        assert_eq!((during.promiscuity, &during.merging_or_stripping), (1, &vec![]));
+        assert_eq!((guard.warnings(), files_in(&directory)), (&[][..], 1));
+        guard.restore().expect("nothing in the way");
+        assert_eq!(features("n0"), before);
+        let after = NicFacts::inspect(&name("n0")).expect("it is there");
+        assert_eq!((after.promiscuity, files_in(&directory)), (0, 0));
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn what_a_killed_weir_left_changed_is_put_back_at_the_end_of_the_next() {
+    with_a_pair(|| {
+        let directory = directory("killed");
+        run("ethtool", "-K n0 gro on rxvlan on");
+        let before = features("n0");
+        // As SIGKILL leaves it: the settings changed, the file there, its owner gone.
+        let guard = NicGuard::prepare(&name("n0"), &directory).expect("a veth can be a wire");
+        std::mem::forget(guard);
+        let file = fs::read_dir(&directory).expect("made above").next().expect("one file").expect("readable").path();
+        let mut dead = Command::new("true").stdin(Stdio::null()).spawn().expect("it is everywhere");
+        let dead_pid = dead.id();
+        dead.wait().expect("it ends at once");
+        let text = fs::read_to_string(&file).expect("readable");
+        let text = text.replace(&format!("\"pid\": {}", std::process::id()), &format!("\"pid\": {dead_pid}"));
+        fs::write(&file, text).expect("writable");
+
+        let left = NicFacts::inspect(&name("n0")).expect("it is there");
+        assert_ne!(features("n0"), before);
+        assert_eq!(left.merging_or_stripping, [""; 0]);
+        NicGuard::prepare(&name("n0"), &directory).expect("its owner is dead").restore().expect("nothing in the way");
+        assert_eq!(features("n0"), before);
+        assert_eq!(files_in(&directory), 0);
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn a_nic_in_the_hands_of_a_living_weir_is_refused_with_its_pid_and_stays_as_it_is() {
+    with_a_pair(|| {
+        let directory = directory("living");
+        run("ethtool", "-K n0 gro on");
+        std::mem::forget(NicGuard::prepare(&name("n0"), &directory).expect("a veth can be a wire"));
+        let file = fs::read_dir(&directory).expect("made above").next().expect("one file").expect("readable").path();
+        let mut other = Command::new("sleep").arg("60").spawn().expect("it is everywhere");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).expect("it lives");
+        let started = stat.rsplit(')').next().and_then(|s| s.split_whitespace().nth(19)).expect("a start").to_string();
+        let mut kept: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&file).expect("readable")).expect("our own JSON");
+        kept["owner"] = serde_json::json!({ "pid": other.id(), "started": started.parse::<u64>().expect("a number") });
+        fs::write(&file, kept.to_string()).expect("writable");
+
+        let refused = NicGuard::prepare(&name("n0"), &directory).expect_err("its owner lives").to_string();
+        other.kill().expect("ours to end");
+        other.wait().expect("ended");
+        assert!(refused.contains(&format!("kill {}", kept["owner"]["pid"])), "{refused}");
+        assert_eq!(fs::read_to_string(&file).expect("still there"), kept.to_string());
+        fs::remove_dir_all(&directory).expect("ours");
+    });
+}
+
+#[test]
+fn a_nic_is_found_by_its_alternative_name_and_followed_when_it_is_renamed() {
+    with_a_pair(|| {
+        let directory = directory("renamed");
+        run("ethtool", "-K n0 gro on");
+        ip("link property add dev n0 altname enp66s0f0np0v1234567");
+        let before = features("n0").lines().skip(1).map(str::to_string).collect::<Vec<_>>();
+        let guard = NicGuard::prepare(&name("enp66s0f0np0v1234567"), &directory).expect("found");
+        assert_eq!(guard.facts().name, "n0");
+        ip("link set n0 down");
+        ip("link set n0 name z.1");
+        ip("link set z.1 up");
+        guard.restore().expect("its index is the same");
+        assert_eq!(features("z.1").lines().skip(1).collect::<Vec<_>>(), before);
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn a_nic_that_is_gone_at_the_end_leaves_nothing_behind() {
+    with_a_pair(|| {
+        let directory = directory("gone");
+        let guard = NicGuard::prepare(&name("n0"), &directory).expect("a veth can be a wire");
+        ip("link del n0");
+        guard.restore().expect("nothing to put back");
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn a_nic_that_cannot_be_the_end_of_a_wire_is_refused_before_anything_is_changed() {
+    with_a_pair(|| {
+        let directory = directory("refused");
+        let refused = |interface: &str| {
+            NicGuard::prepare(&name(interface), &directory).expect_err("cannot be a wire").to_string()
+        };
+        run("ethtool", "-K n0 gro on");
+        ip("link add br0 type bridge");
+        ip("link set n0 master br0");
+        let before = features("n0");
+        assert!(refused("n0").ends_with("; ip link set dev n0 nomaster"), "{}", refused("n0"));
+        assert_eq!(features("n0"), before);
+        ip("link set n0 nomaster");
+        ip("link set n0 down");
+        assert!(refused("n0").ends_with("; ip link set dev n0 up"), "{}", refused("n0"));
+        assert!(refused("br0").contains("is a bridge"), "{}", refused("br0"));
+        assert!(refused("lo").contains("is the loopback"), "{}", refused("lo"));
+        assert_eq!(files_in(&directory), 0);
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn doctor_knows_the_kinds_of_real_interfaces() {
+    with_a_pair(|| {
+        ip("link add above link n0 type macvlan");
+        ip("tuntap add tunnel mode tun");
+        let verdict = |interface: &str| {
+            let facts = NicFacts::inspect(&name(interface)).expect("made above");
+            nic_checks(&facts)[0].verdict
+        };
+        assert_eq!(
+            ["n0", "above", "tunnel", "lo"].map(verdict),
+            [Verdict::Ok, Verdict::Note, Verdict::Fail, Verdict::Fail]
+        );
+        let a = NicFacts::inspect(&name("n0")).expect("made above");
+        assert_eq!(a.driver.as_deref(), Some("veth"));
+        assert!(a.xdp_support.is_none_or(|s| s.native), "{:?}", a.xdp_support);
+        assert_eq!(a.peer.expect("the other end").name.as_deref(), Some("n1"));
+    });
+}
+
+#[test]
+fn carrier_is_waited_for_until_it_is_stable_and_not_for_ever() {
+    with_a_pair(|| {
+        let index = NicFacts::inspect(&name("n0")).expect("made above").index;
+        let (stable, limit) = (Duration::from_millis(30), Duration::from_millis(200));
+        assert!(wait_for_carrier(index, stable, limit).expect("it is there"));
+        ip("link set n1 down");
+        assert!(!wait_for_carrier(index, stable, limit).expect("it is there"));
+        ip("link del n0");
+        assert!(wait_for_carrier(index, stable, limit).is_err());
+    });
+}
