@@ -37,11 +37,14 @@ struct weir_counters {
 	__u64 unstamped;       /* of those redirected: no room for the arrival time */
 };
 
-/* Right in front of the frame. The magic says that the time is this frame's. */
+/*
+ * Right in front of the frame. The magic says that the time is this frame's. Written two bytes at
+ * a time: that is how far packets are aligned on machines that care (NET_IP_ALIGN).
+ */
 struct weir_stamp {
 	__u64 arrived_ns; /* CLOCK_MONOTONIC */
 	__u64 magic;
-};
+} __attribute__((packed, aligned(2)));
 
 #define WEIR_STAMP_MAGIC 0x7765697273746d70ULL
 

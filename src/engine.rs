@@ -7,149 +7,24 @@
 //! the drops, or with the sending device. [`Engine::census`] counts them; between turns the sum is
 //! the capacity.
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
-
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn::write_ds;
 use crate::packet::{Marks, truesize};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Link, Pipeline};
 use crate::pool::{Frame, Pool, Queue};
 use crate::port::{PortCounters, Receive, Transmit};
 use crate::qdisc::{Cx, Drops, Reason};
 use crate::rng::Random;
+use crate::spec::Spec;
 use crate::stats::StageStats;
+use crate::stats::counters::{Census, Counters, DropCounts};
+use crate::stats::histogram::Sojourns;
 use crate::time::{Instant, SECOND};
 
 /// The most frames that one turn takes in.
 pub const BURST: usize = 64;
 /// How long a link may be down before what waits for it is dropped, in nanoseconds.
 const STALE: u64 = SECOND;
-
-/// What an engine counted; all of these only grow.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Packets taken in.
-    pub received_packets: u64,
-    /// Bytes taken in, link header included, FCS excluded.
-    pub received_bytes: u64,
-    /// Packets handed to the sending device.
-    pub sent_packets: u64,
-    /// Bytes of those.
-    pub sent_bytes: u64,
-    /// Packets whose headers could not be read; best effort.
-    pub unparsed: u64,
-    /// Of the packets sent: those marked CE since the AQM chose to.
-    pub marked_ecn: u64,
-    /// Those marked CE since they waited longer than `ce_threshold`.
-    pub marked_ce_threshold: u64,
-    /// Those marked CE by a step.
-    pub marked_step: u64,
-    /// Those marked SCE.
-    pub marked_sce: u64,
-    /// Packets that the sending device refused: a fault of ours, see `tx_invalid`.
-    pub refused: u64,
-}
-
-impl Counters {
-    fn marked(&mut self, marks: Marks) {
-        self.marked_ecn += u64::from(marks.has(Marks::ECN));
-        self.marked_ce_threshold += u64::from(marks.has(Marks::CE_THRESHOLD));
-        self.marked_step += u64::from(marks.has(Marks::STEP));
-        self.marked_sce += u64::from(marks.has(Marks::SCE));
-    }
-}
-
-/// Where all frames are.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
-pub struct Census {
-    /// All there are.
-    pub capacity: usize,
-    /// In the pool.
-    pub free: usize,
-    /// In the pipeline and among the drops.
-    pub queued: usize,
-    /// With the receiving device.
-    pub receiving: usize,
-    /// With the sending device.
-    pub sending: usize,
-}
-
-impl Census {
-    /// Frames that are nowhere: none, or something is wrong.
-    pub fn missing(&self) -> i64 {
-        self.capacity as i64 - (self.free + self.queued + self.receiving + self.sending) as i64
-    }
-}
-
-/// How long packets waited, in nanoseconds: of a span of time, until somebody takes it.
-#[derive(Clone, Debug)]
-pub struct Sojourns {
-    /// From the XDP hook until the queueing stage let the packet go.
-    pub decision: Histogram<u64>,
-    /// From the XDP hook until the packet was handed to the sending device.
-    pub total: Histogram<u64>,
-}
-
-impl Sojourns {
-    /// Longest sojourn told apart, in nanoseconds; longer ones count as this.
-    pub const LONGEST: u64 = 100 * SECOND;
-
-    /// Nothing recorded yet; three significant digits.
-    pub fn new() -> Self {
-        let empty = Histogram::new_with_bounds(1, Self::LONGEST, 3).expect("bounds that a histogram can have");
-        Sojourns { decision: empty.clone(), total: empty }
-    }
-
-    /// Adds what another recorded.
-    pub fn add(&mut self, other: &Sojourns) {
-        let same = "histograms of the same bounds";
-        self.decision.add(&other.decision).expect(same);
-        self.total.add(&other.total).expect(same);
-    }
-
-    /// Forgets everything.
-    pub fn reset(&mut self) {
-        self.decision.reset();
-        self.total.reset();
-    }
-}
-
-impl Default for Sojourns {
-    fn default() -> Self {
-        Sojourns::new()
-    }
-}
-
-/// Drops of one direction by reason.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct DropCounts {
-    /// Packets, in the order of [`Reason::ALL`].
-    pub packets: [u64; Reason::ALL.len()],
-    /// Bytes, likewise.
-    pub bytes: [u64; Reason::ALL.len()],
-}
-
-impl DropCounts {
-    fn of(drops: &Drops) -> DropCounts {
-        DropCounts { packets: Reason::ALL.map(|r| drops.count(r)), bytes: Reason::ALL.map(|r| drops.bytes(r)) }
-    }
-
-    /// Packets dropped for any reason.
-    pub fn total(&self) -> u64 {
-        self.packets.iter().sum()
-    }
-
-    /// Reasons with their packets and bytes, those that happened only.
-    pub fn happened(&self) -> impl Iterator<Item = (Reason, u64, u64)> {
-        Reason::ALL
-            .into_iter()
-            .zip(self.packets)
-            .zip(self.bytes)
-            .map(|((r, p), b)| (r, p, b))
-            .filter(|(_, p, _)| *p > 0)
-    }
-}
 
 /// Everything that is known of a direction at one moment.
 #[derive(Clone, Debug)]
@@ -223,6 +98,8 @@ pub struct Engine<R: Receive, T> {
     reserve: usize,
     counters: Counters,
     sojourns: Sojourns,
+    /// Whether other stages keep packets too, so that a sojourn in the last begins when it gets them.
+    delays_before: bool,
     down_since: Option<Instant>,
     stale_before: Instant,
 }
@@ -252,6 +129,8 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     pub fn new(parts: Parts<R, T>) -> Self {
         let Parts { mut rx, tx, frames, capacity, pipeline, random, hashing } = parts;
         let mut pool = Pool::new(capacity);
+        let sojourns = Sojourns::of(&pipeline.stats(Instant::ZERO));
+        let delays_before = pipeline.stages().count() > 1;
         let reserve = BURST.min(capacity / 8);
         rx.refill(&mut pool);
         Engine {
@@ -262,7 +141,8 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             inbox: Queue::default(),
             reserve,
             counters: Counters::default(),
-            sojourns: Sojourns::new(),
+            sojourns,
+            delays_before,
             down_since: None,
             stale_before: Instant::ZERO,
         }
@@ -304,10 +184,9 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         packet.truesize = truesize(packet.len);
         packet.marks = Marks::NONE;
         let len = packet.len;
-        self.counters.received_packets += 1;
-        self.counters.received_bytes += u64::from(len);
         let headers = Headers::parse(stock.frames.bytes(frame.slot(), &stock.pool[frame.slot()]));
         headers.apply(&mut stock.pool[&frame]);
+        self.counters.receive(&stock.pool[&frame]);
         self.counters.unparsed += u64::from(headers.unparsed);
         if len > self.tx.longest() {
             stock.drops.push(&mut stock.pool, frame, Reason::Oversize);
@@ -346,11 +225,9 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             self.counters.refused += 1;
             return false;
         }
-        self.counters.sent_packets += 1;
-        self.counters.sent_bytes += u64::from(packet.len);
-        self.counters.marked(packet.marks);
-        self.sojourns.decision.saturating_record(packet.released.since(packet.arrived));
-        self.sojourns.total.saturating_record(now.since(packet.arrived));
+        self.counters.send(&packet);
+        let from = if self.delays_before { packet.enqueued } else { packet.arrived };
+        self.sojourns.record(packet.released.since(from), now.since(packet.arrived), packet.tin);
         true
     }
 
@@ -367,6 +244,14 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             }
             _ => {}
         }
+    }
+
+    /// Takes the parameters of `spec` between two packets; see [`Pipeline::change`].
+    ///
+    /// # Errors
+    /// As there; nothing has changed then.
+    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant) -> Result<(), String> {
+        self.pipeline.change(spec, link, now, &mut self.stock.cx())
     }
 
     /// When to call [`Engine::turn`] again if nothing arrives and nothing completes.
@@ -400,11 +285,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             census: self.census(),
             backlog_packets: self.pipeline.packets(),
             backlog_bytes: self.pipeline.bytes(),
-            stages: self
-                .pipeline
-                .stages()
-                .flat_map(|s| std::iter::successors(Some(s), |s| s.child()).map(|s| s.stats(now)))
-                .collect(),
+            stages: self.pipeline.stats(now),
         }
     }
 

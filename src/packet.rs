@@ -36,6 +36,8 @@ impl Marks {
     pub const STEP: Marks = Marks(4);
     /// Sojourn above `sce_threshold`: ECT(0) became ECT(1).
     pub const SCE: Marks = Marks(8);
+    /// dualpi2 chose to mark instead of dropping, by its probability.
+    pub const PI2: Marks = Marks(16);
 
     /// Adds the reasons in `other`.
     pub fn add(&mut self, other: Marks) {
@@ -55,9 +57,15 @@ impl Marks {
 
 impl std::fmt::Debug for Marks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names =
-            [(Marks::ECN, "ecn"), (Marks::CE_THRESHOLD, "ce_threshold"), (Marks::STEP, "step"), (Marks::SCE, "sce")];
-        let named: Vec<_> = names.iter().filter(|(m, _)| self.has(*m)).map(|(_, n)| *n).collect();
+        let names = [
+            (Marks::ECN, "ecn"),
+            (Marks::PI2, "ecn"),
+            (Marks::CE_THRESHOLD, "ce_threshold"),
+            (Marks::STEP, "step"),
+            (Marks::SCE, "sce"),
+        ];
+        let mut named: Vec<_> = names.iter().filter(|(m, _)| self.has(*m)).map(|(_, n)| *n).collect();
+        named.dedup();
         f.write_str(&named.join("+"))
     }
 }

@@ -7,6 +7,7 @@
 use crate::classify::Headers;
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Qdisc};
+use crate::spec::{Spec, Stage};
 use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::Rate;
@@ -31,6 +32,23 @@ pub struct Pipeline {
     stages: Vec<Box<dyn Qdisc>>,
     /// Packets handed to each stage so far.
     received: Vec<u64>,
+    /// How fast the port below takes packets, if that is known.
+    port: Option<Rate>,
+}
+
+/// Calls `f` for a stage and the children that it pulls from, each with its own specification.
+fn each(
+    stage: &mut dyn Qdisc,
+    group: &[Stage],
+    f: &mut dyn FnMut(&mut dyn Qdisc, &Stage) -> Result<(), String>,
+) -> Result<(), String> {
+    let Some((own, children)) = group.split_last() else { return Ok(()) };
+    f(stage, own)?;
+    match (children, stage.child_mut()) {
+        ([], _) => Ok(()),
+        (_, Some(child)) => each(child, children, f),
+        (_, None) => Err(format!("{} pulls from no other stage here", own.kind())),
+    }
 }
 
 impl Pipeline {
@@ -41,7 +59,7 @@ impl Pipeline {
     pub fn new(stages: Vec<Box<dyn Qdisc>>) -> Self {
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let received = vec![0; stages.len()];
-        let mut pipeline = Pipeline { stages, received };
+        let mut pipeline = Pipeline { stages, received, port: None };
         pipeline.set_drain(None);
         pipeline
     }
@@ -56,11 +74,35 @@ impl Pipeline {
     /// Says how fast the port below takes packets, if that is known. Each stage is told the lowest
     /// of the rates behind it.
     pub fn set_drain(&mut self, port: Option<Rate>) {
+        self.port = port;
         let mut below = port;
         for stage in self.stages.iter_mut().rev() {
             stage.set_drain(below);
             below = Rate::lower(stage.rate(), below);
         }
+    }
+
+    /// Takes the parameters of `spec` between two packets; all stages or none. Nothing that waits is
+    /// lost but what no longer fits, which leaves through the drops.
+    ///
+    /// # Errors
+    /// Why it cannot be: other kinds of stages, or a parameter that is settled when a stage begins.
+    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) -> Result<(), String> {
+        let groups = spec.groups();
+        if groups.len() != self.stages.len() {
+            return Err(format!("{} stages are at work and {} are wanted", self.stages.len(), groups.len()));
+        }
+        for (stage, group) in self.stages.iter_mut().zip(&groups) {
+            each(stage.as_mut(), group, &mut |q, wanted| q.can_change(wanted))?;
+        }
+        for (stage, group) in self.stages.iter_mut().zip(&groups) {
+            each(stage.as_mut(), group, &mut |q, wanted| {
+                q.change(wanted, link, now, cx);
+                Ok(())
+            })?;
+        }
+        self.set_drain(self.port);
+        Ok(())
     }
 
     /// Takes a packet in.

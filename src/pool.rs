@@ -163,6 +163,46 @@ impl IndexMut<Slot> for Pool {
     }
 }
 
+/// The bytes of frames, for the few rules that must look at queued packets again (ACK filter) or
+/// write more than the DS byte (multi-bit ECN).
+pub trait Frames {
+    /// The frame from its first byte; may be cut behind the headers where only those are kept.
+    fn bytes(&self, slot: Slot, packet: &Packet) -> &[u8];
+    /// The same, to be written to.
+    fn bytes_mut(&mut self, slot: Slot, packet: &Packet) -> &mut [u8];
+
+    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
+    /// shall be: the copy's says where its bytes go.
+    fn copy(&mut self, from: Slot, to: Slot, packet: &Packet) {
+        let mut chunk = [0; 256];
+        let mut at = 0;
+        loop {
+            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
+            let n = rest.len().min(chunk.len());
+            chunk[..n].copy_from_slice(&rest[..n]);
+            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
+            room.copy_from_slice(&chunk[..n]);
+            at += n;
+            if n < chunk.len() {
+                return;
+            }
+        }
+    }
+}
+
+/// No frame bytes at all: for disciplines and tests that never look.
+#[derive(Debug, Default)]
+pub struct NoFrames;
+
+impl Frames for NoFrames {
+    fn bytes(&self, _: Slot, _: &Packet) -> &[u8] {
+        &[]
+    }
+    fn bytes_mut(&mut self, _: Slot, _: &Packet) -> &mut [u8] {
+        &mut []
+    }
+}
+
 /// A first-in, first-out list of frames through the pool: twelve bytes, no memory of its own.
 #[derive(Debug)]
 pub struct Queue {

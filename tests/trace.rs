@@ -117,6 +117,6 @@ fn a_recording_that_differs_is_named_with_its_first_packet_and_exits_with_1() {
     let run = weir(&["trace", "--golden", golden.to_str().unwrap()]);
     assert_eq!(run.status.code(), Some(1));
     let out = text(&run.stdout);
-    assert!(out.starts_with("codel/limit8_10m_bursts: row 2, packet 2: t_ns is "), "{out}");
+    assert!(out.starts_with("codel/limit8_10m_bursts: row 2, packet 10: t_ns is 122000, "), "{out}");
     assert!(out.ends_with("1 scenarios, 0 ok, 1 differ, 0 packets compared\n"), "{out}");
 }

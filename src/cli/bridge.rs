@@ -10,7 +10,6 @@ use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir::engine::Sojourns;
 use weir::port::xdp::program::{Mode, OnFailure};
 use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
@@ -18,6 +17,7 @@ use weir::run::bridge::{Bridge, Facts, Reading, Settings, WAITING, Way};
 use weir::run::clock;
 use weir::run::worker::Poll;
 use weir::spec::Spec;
+use weir::stats::histogram::Sojourns;
 use weir::time::{Instant, SECOND};
 
 use super::{CompatArg, Failure, read_spec};

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use super::{PortCounters, Receive, Transmit};
 use crate::packet::Packet;
-use crate::pool::{Frame, Pool, Queue, Slot};
-use crate::qdisc::Frames;
+use crate::pool::{Frame, Frames, Pool, Queue, Slot};
 use crate::time::Instant;
 
 /// Frame bytes in ordinary memory, one chunk a frame.

@@ -12,8 +12,7 @@ pub mod memory;
 #[cfg(feature = "xdp")]
 pub mod xdp;
 
-use crate::pool::{Frame, Pool, Queue};
-use crate::qdisc::Frames;
+use crate::pool::{Frame, Frames, Pool, Queue};
 use crate::time::Instant;
 
 /// What a half of a port counted; all of these only grow.

@@ -3,7 +3,9 @@
 use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
 use crate::packet::Packet;
+use crate::pipeline::Link;
 use crate::pool::{Frame, Queue, Slot};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 
@@ -39,6 +41,17 @@ pub struct Params {
     pub limit: Option<u32>,
 }
 
+impl Params {
+    /// The limit in packets or bytes, for a link whose largest packet is `mtu` bytes.
+    fn limit(&self, mtu: u32) -> u64 {
+        let default = match self.kind {
+            Kind::Bytes => u64::from(TX_QUEUE_LEN) * u64::from(mtu),
+            Kind::Packets | Kind::HeadDrop => u64::from(TX_QUEUE_LEN),
+        };
+        self.limit.map_or(default, u64::from)
+    }
+}
+
 /// The kernel's default length of a device's transmit queue, packets.
 pub const TX_QUEUE_LEN: u32 = 1000;
 
@@ -54,12 +67,7 @@ pub struct Fifo {
 impl Fifo {
     /// A FIFO for a link whose largest packet is `mtu` bytes, link header included.
     pub fn new(params: Params, mtu: u32) -> Self {
-        let default = match params.kind {
-            Kind::Bytes => u64::from(TX_QUEUE_LEN) * u64::from(mtu),
-            Kind::Packets | Kind::HeadDrop => u64::from(TX_QUEUE_LEN),
-        };
-        let limit = params.limit.map_or(default, u64::from);
-        Fifo { kind: params.kind, limit, queue: Queue::default(), basic: Basic::default() }
+        Fifo { kind: params.kind, limit: params.limit(mtu), queue: Queue::default(), basic: Basic::default() }
     }
 
     /// A byte FIFO as `tbf` makes for itself.
@@ -129,6 +137,21 @@ impl Qdisc for Fifo {
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Fifo { kind: self.kind, limit: self.limit, basic: self.basic }
     }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Fifo(p) if p.kind == self.kind => Ok(()),
+            other => Err(super::other_kind(self.kind.word(), other)),
+        }
+    }
+
+    /// A smaller limit takes nothing out; it only lets nothing more in.
+    fn change(&mut self, stage: &Stage, link: Link, _: Instant, _: &mut Cx<'_>) {
+        if let Stage::Fifo(p) = stage {
+            self.limit = p.limit(link.mtu);
+        }
+    }
+
     fn observe(&self, _: &Packet) -> Observation {
         Observation { queue: Some(-1), ..Observation::default() }
     }

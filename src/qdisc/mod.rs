@@ -6,12 +6,17 @@
 
 pub mod codel;
 pub mod drops;
+pub mod dualpi2;
 pub mod fifo;
+pub mod fq_codel;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
+use crate::pipeline::Link;
 use crate::pool::{Frame, Pool, Slot};
+pub use crate::pool::{Frames, NoFrames};
 use crate::rng::Random;
+use crate::spec::Stage;
 use crate::stats::StageStats;
 use crate::time::Instant;
 use crate::units::Rate;
@@ -27,43 +32,20 @@ pub enum Compat {
     Latest,
 }
 
-/// The bytes of frames, for the few rules that must look at queued packets again (ACK filter) or
-/// write more than the DS byte (multi-bit ECN).
-pub trait Frames {
-    /// The frame from its first byte; may be cut behind the headers where only those are kept.
-    fn bytes(&self, slot: Slot, packet: &crate::packet::Packet) -> &[u8];
-    /// The same, to be written to.
-    fn bytes_mut(&mut self, slot: Slot, packet: &crate::packet::Packet) -> &mut [u8];
+/// The major number of a discipline, as in tc's `1:` (root) and `10:` (child of a shaper): a packet's
+/// priority `major:minor` names a class of the discipline with that handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(u16);
 
-    /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
-    /// shall be: the copy's says where its bytes go.
-    fn copy(&mut self, from: Slot, to: Slot, packet: &crate::packet::Packet) {
-        let mut chunk = [0; 256];
-        let mut at = 0;
-        loop {
-            let rest = self.bytes(from, packet).get(at..).unwrap_or(&[]);
-            let n = rest.len().min(chunk.len());
-            chunk[..n].copy_from_slice(&rest[..n]);
-            let Some(room) = self.bytes_mut(to, packet).get_mut(at..at + n) else { return };
-            room.copy_from_slice(&chunk[..n]);
-            at += n;
-            if n < chunk.len() {
-                return;
-            }
-        }
-    }
-}
+impl Handle {
+    /// A discipline that no other pulls from.
+    pub const ROOT: Handle = Handle(0x1);
+    /// A discipline under a shaper.
+    pub const CHILD: Handle = Handle(0x10);
 
-/// No frame bytes at all: for disciplines and tests that never look.
-#[derive(Debug, Default)]
-pub struct NoFrames;
-
-impl Frames for NoFrames {
-    fn bytes(&self, _: Slot, _: &crate::packet::Packet) -> &[u8] {
-        &[]
-    }
-    fn bytes_mut(&mut self, _: Slot, _: &crate::packet::Packet) -> &mut [u8] {
-        &mut []
+    /// The minor number in a priority, if it is meant for this discipline.
+    pub fn minor_of(self, priority: u32) -> Option<u16> {
+        ((priority >> 16) as u16 == self.0).then_some(priority as u16)
     }
 }
 
@@ -146,6 +128,28 @@ pub trait Qdisc: Send {
     fn child(&self) -> Option<&dyn Qdisc> {
         None
     }
+
+    /// The same, to be changed.
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        None
+    }
+
+    /// Whether this discipline, at work, can take the parameters of `stage`.
+    ///
+    /// # Errors
+    /// Why it cannot: another kind, or a parameter that is settled when it begins.
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        Err(format!("{} cannot be changed while it works; end the instance and start it anew", stage.kind()))
+    }
+
+    /// Takes the parameters of `stage` between two packets: what waits goes on waiting, and what no
+    /// longer fits leaves through the drops as [`Reason::Flushed`]. [`Qdisc::can_change`] has said yes.
+    fn change(&mut self, _stage: &Stage, _link: Link, _now: Instant, _cx: &mut Cx<'_>) {}
+}
+
+/// Why a discipline cannot take the parameters of another.
+pub(crate) fn other_kind(works: &str, wanted: &Stage) -> String {
+    format!("{works} is at work and {} is wanted: only parameters can change, not kinds", wanted.kind())
 }
 
 /// What a trace line says about the queue a packet came from; `None` where it has no meaning.

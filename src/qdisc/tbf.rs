@@ -7,7 +7,9 @@ use super::fifo::Fifo;
 use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
 use crate::packet::Packet;
+use crate::pipeline::Link;
 use crate::pool::{Frame, Slot};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 use crate::units::{ByteTime, LinkLayer, Rate};
@@ -94,9 +96,42 @@ impl Bucket {
     }
 
     /// What would remain after `len` bytes, `elapsed` ns after the last settlement. The elapsed
-    /// time counts up to one bucket; see [`Tbf::dequeue`].
+    /// time counts up to one bucket; see [`Tbf::dequeue`]. A packet that a change of parameters
+    /// left longer than the bucket waits until it could fill one.
     fn after(&self, elapsed: i64, len: u32) -> i64 {
-        (elapsed + self.tokens).min(self.depth) - self.time.nanos(len) as i64
+        let need = self.time.nanos(len) as i64;
+        (elapsed + self.tokens).min(self.depth.max(need)) - need
+    }
+
+    /// The same credit in bytes, at another rate; what has come since the last settlement counts.
+    fn carry(&mut self, old: &Bucket, elapsed: i64) {
+        let tokens = old.tokens.saturating_add(elapsed).min(old.depth);
+        let bytes = i128::from(tokens) * i128::from(old.time.rate().bytes_per_second());
+        let nanos = bytes / i128::from(self.time.rate().bytes_per_second().max(1));
+        self.tokens = (nanos.min(i128::from(self.depth))) as i64;
+    }
+}
+
+/// What parameters come to on a link: full buckets.
+struct Shape {
+    rate: Bucket,
+    peak: Option<Bucket>,
+    max_size: u32,
+    limit: u32,
+}
+
+impl Params {
+    fn shape(&self, mtu: u32) -> Shape {
+        let burst = self.burst.unwrap_or_else(|| self.default_burst(mtu));
+        let peak_mtu = self.peak_mtu.unwrap_or(u32::MAX);
+        let time = |rate| ByteTime::new(rate, self.overhead, self.mpu, self.link_layer);
+        let peak = self.peak_rate.map(|rate| Bucket::full(time(rate), peak_mtu));
+        Shape {
+            rate: Bucket::full(time(self.rate), burst),
+            max_size: if peak.is_some() { burst.min(peak_mtu) } else { burst },
+            peak,
+            limit: self.own_limit(burst),
+        }
     }
 }
 
@@ -146,17 +181,11 @@ pub struct Tbf {
 impl Tbf {
     /// A shaper over `child`, or over a byte FIFO of its own.
     pub fn new(params: &Params, child: Option<Box<dyn Qdisc>>, mtu: u32) -> Self {
-        let burst = params.burst.unwrap_or_else(|| params.default_burst(mtu));
-        let time = ByteTime::new(params.rate, params.overhead, params.mpu, params.link_layer);
-        let peak_mtu = params.peak_mtu.unwrap_or(u32::MAX);
-        let peak = params
-            .peak_rate
-            .map(|rate| Bucket::full(ByteTime::new(rate, params.overhead, params.mpu, params.link_layer), peak_mtu));
-        let limit = params.own_limit(burst);
+        let Shape { rate, peak, max_size, limit } = params.shape(mtu);
         Tbf {
-            rate: Bucket::full(time, burst),
+            rate,
             peak,
-            max_size: if peak.is_some() { burst.min(peak_mtu) } else { burst },
+            max_size,
             limit,
             own_queue: child.is_none(),
             checkpoint: Instant::ZERO,
@@ -169,6 +198,10 @@ impl Tbf {
             oversize: 0,
             overlimits: 0,
         }
+    }
+
+    fn elapsed(&self, now: Instant) -> i64 {
+        now.since(self.checkpoint).min(i64::MAX as u64) as i64
     }
 
     /// The next packet, which an AQM child decides on the first time it is asked for.
@@ -209,7 +242,8 @@ impl Qdisc for Tbf {
         self.wake = None;
         let slot = self.peek(now, cx)?;
         let len = cx.pool[slot].len;
-        let elapsed = (now.since(self.checkpoint).min(i64::MAX as u64) as i64).min(self.rate.depth);
+        let longest = self.rate.depth.max(self.rate.time.nanos(len) as i64);
+        let elapsed = self.elapsed(now).min(longest);
         let tokens = self.rate.after(elapsed, len);
         let ptokens = self.peak.map_or(0, |p| p.after(elapsed, len));
         if tokens < 0 || ptokens < 0 {
@@ -230,7 +264,7 @@ impl Qdisc for Tbf {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        self.wake.or_else(|| self.child.next_event())
+        [self.wake, self.child.next_event()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant, cx: &mut Cx<'_>) {
@@ -299,5 +333,37 @@ impl Qdisc for Tbf {
 
     fn child(&self) -> Option<&dyn Qdisc> {
         Some(self.child.as_ref())
+    }
+
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        Some(self.child.as_mut())
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Tbf(p) if self.own_queue && p.limit.is_none() => {
+                Err("tbf without a queue before it needs \"limit SIZE\" or \"latency TIME\"".into())
+            }
+            Stage::Tbf(_) => Ok(()),
+            other => Err(super::other_kind("tbf", other)),
+        }
+    }
+
+    /// The buckets keep their credit in bytes: a change gives nobody a burst.
+    fn change(&mut self, stage: &Stage, link: Link, now: Instant, cx: &mut Cx<'_>) {
+        let Stage::Tbf(p) = stage else { return };
+        let elapsed = self.elapsed(now);
+        let mut new = p.shape(link.mtu);
+        new.rate.carry(&self.rate, elapsed);
+        if let (Some(peak), Some(old)) = (&mut new.peak, &self.peak) {
+            peak.carry(old, elapsed);
+        }
+        Shape { rate: self.rate, peak: self.peak, max_size: self.max_size, limit: self.limit } = new;
+        self.checkpoint = now;
+        self.wake = self.wake.map(|_| now);
+        if self.own_queue {
+            let own = super::fifo::Params { kind: super::fifo::Kind::Bytes, limit: Some(self.limit) };
+            self.child.change(&Stage::Fifo(own), link, now, cx);
+        }
     }
 }

@@ -13,13 +13,14 @@ use super::clock;
 use super::links::Links;
 use super::worker::{Direction, Handle, Poll, cores};
 use crate::classify::Hashing;
-use crate::engine::{Engine, Parts, Snapshot, Sojourns};
+use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
 use crate::port::xdp::program::{Gate, GateCounters, Mode, OnFailure};
 use crate::port::xdp::{OpenError, Ports, Settings as PortSettings, SocketStatistics, XdpRx, XdpTx, open};
 use crate::qdisc::Compat;
 use crate::rng::Random;
 use crate::spec::Spec;
+use crate::stats::histogram::Sojourns;
 use crate::sys::nic::Nic;
 use crate::time::{Instant, MILLISECOND};
 

@@ -54,6 +54,6 @@ impl Grammar for Params {
 }
 
 /// tc does not send a zero, so the kernel keeps what it had.
-fn nonzero(value: u32, kept: u32) -> u32 {
+pub(super) fn nonzero(value: u32, kept: u32) -> u32 {
     if value == 0 { kept } else { value }
 }

@@ -6,7 +6,9 @@
 //! nearest keyword.
 
 mod codel;
+mod dualpi2;
 mod fifo;
+mod fq_codel;
 pub mod lex;
 pub mod suggest;
 mod tbf;
@@ -15,7 +17,7 @@ pub mod units;
 use std::fmt;
 
 use crate::pipeline::{Link, Pipeline};
-use crate::qdisc::{self, Qdisc};
+use crate::qdisc::{self, Handle, Qdisc};
 use lex::{Cursor, Token, tokens};
 
 /// What is wrong with a specification, and where.
@@ -112,6 +114,10 @@ pub enum Stage {
     Tbf(qdisc::tbf::Params),
     /// `codel`.
     Codel(qdisc::codel::Params),
+    /// `fq_codel`.
+    FqCodel(qdisc::fq_codel::Params),
+    /// `dualpi2`.
+    Dualpi2(qdisc::dualpi2::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -123,7 +129,7 @@ enum Role {
     Puller,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel"];
+const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel", "fq_codel", "dualpi2"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -138,6 +144,8 @@ impl Stage {
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
+            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
                 e.allowed = KINDS.iter().map(|s| s.to_string()).collect();
@@ -153,22 +161,26 @@ impl Stage {
             Stage::Fifo(p) => p.kind.word(),
             Stage::Tbf(_) => "tbf",
             Stage::Codel(_) => "codel",
+            Stage::FqCodel(_) => "fq_codel",
+            Stage::Dualpi2(_) => "dualpi2",
         }
     }
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) => Role::Queue,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
             Stage::Tbf(_) => Role::Puller,
         }
     }
 
     /// The stage at work; a puller gets the queue before it as its child.
-    fn build(&self, link: Link, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
+    fn build(&self, link: Link, handle: Handle, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
         match self {
             Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
             Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
+            Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
+            Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
         }
     }
 }
@@ -179,6 +191,8 @@ impl fmt::Display for Stage {
             Stage::Fifo(p) => p.words(),
             Stage::Tbf(p) => p.words(),
             Stage::Codel(p) => p.words(),
+            Stage::FqCodel(p) => p.words(),
+            Stage::Dualpi2(p) => dualpi2::words(p),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -269,15 +283,25 @@ impl Spec {
             && self.stages.iter().zip(&other.stages).all(|(a, b)| a.kind() == b.kind())
     }
 
+    /// The stages that a pipeline has, each with the stages it pulls from before it.
+    pub(crate) fn groups(&self) -> Vec<&[Stage]> {
+        let pulls = |stage: &Stage| stage.role() == Role::Puller;
+        self.stages.chunk_by(|_, next| pulls(next)).collect()
+    }
+
     /// The stages at work on a link.
     pub fn build(&self, link: Link) -> Pipeline {
         let mut built: Vec<Box<dyn Qdisc>> = Vec::new();
-        for stage in &self.stages {
+        for (i, stage) in self.stages.iter().enumerate() {
             let child = match stage.role() {
                 Role::Puller => built.pop(),
                 Role::Queue => None,
             };
-            built.push(stage.build(link, child));
+            let handle = match self.stages.get(i + 1).map(Stage::role) {
+                Some(Role::Puller) => Handle::CHILD,
+                _ => Handle::ROOT,
+            };
+            built.push(stage.build(link, handle, child));
         }
         Pipeline::new(built)
     }

@@ -17,18 +17,26 @@ fn every_word_counts(stage: &str, words: &[Word]) {
     for word in words {
         let line = format!("{stage} {}", word.sample);
         reads_back(&line);
-        let without_effect = ["noecn", "nowash"].contains(&word.name);
+        let default_is = |name: &str| match stage {
+            "codel" => name == "noecn",
+            "fq_codel" => name == "ecn",
+            "dualpi2" => ["drop_on_overload", "drop_dequeue", "l4s_ect", "split_gso"].contains(&name),
+            _ => name == "nowash",
+        };
+        let without_effect = default_is(word.name);
         assert_eq!(spec(&line) == default, without_effect, "{line}");
     }
 }
 
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
-    use qdisc::{codel, fifo, tbf};
+    use qdisc::{codel, fifo, fq_codel, tbf};
     every_word_counts("pfifo", fifo::Params::WORDS);
     every_word_counts("bfifo", fifo::Params::WORDS);
     every_word_counts("pfifo_head_drop", fifo::Params::WORDS);
     every_word_counts("codel", codel::Params::WORDS);
+    every_word_counts("fq_codel", fq_codel::Params::WORDS);
+    every_word_counts("dualpi2", dualpi2::Words::WORDS);
     every_word_counts("pfifo | tbf rate 1mbit", tbf::Params::WORDS);
 }
 
@@ -41,6 +49,11 @@ fn pipelines_of_the_manual_read_back() {
         "tbf rate 8mbit burst 8k limit 60k overhead 18 linklayer atm",
         "codel limit 7 target 1ms interval 10ms ecn ce_threshold 0",
         "codel|tbf rate 1mbit|tbf rate 2mbit",
+        "fq_codel ce_threshold 242us | tbf rate 1gbit",
+        "fq_codel limit 1200 flows 65536 quantum 300 target 5ms noecn ce_threshold 1ms ce_threshold_selector 0x01/0x3 memory_limit 4Mb drop_batch 8",
+        "dualpi2 target 15ms tupdate 16ms alpha 0.156250 beta 3.195312 step_thresh 1ms coupling_factor 2 classic_protection 10% l4s_ect",
+        "dualpi2 step_thresh 8pkts min_qlen_step 1 any_ect overflow drop_enqueue no_split_gso memlimit 150000",
+        "dualpi2 max_rtt 100ms typical_rtt 15ms",
     ] {
         reads_back(line);
     }
@@ -68,6 +81,22 @@ fn what_cannot_be_meant_is_refused() {
         ("codel limit", 11),
         ("codel memory_limit 5", 6),
         ("codel | codel", 8),
+        ("fq_codel | dualpi2", 11),
+        ("fq_codel flows 65537", 15),
+        ("fq_codel quantum 1048577", 17),
+        ("fq_codel ce_threshold_selector 1", 31),
+        ("fq_codel ce_threshold_selector 3/1", 31),
+        ("fq_codel memory_limit -1", 22),
+        ("dualpi2 limit 0", 14),
+        ("dualpi2 memlimit 1mb", 17),
+        ("dualpi2 tupdate 0", 16),
+        ("dualpi2 alpha 0.001", 14),
+        ("dualpi2 coupling_factor 256", 24),
+        ("dualpi2 classic_protection 101", 27),
+        ("dualpi2 step_thresh 3x", 20),
+        ("dualpi2 step_thresh 3p step_thresh 1ms", 35),
+        ("dualpi2 max_rtt 1ms typical_rtt 2ms", 0),
+        ("dualpi2 max_rtt 1000s", 0),
         ("codel | pfifo", 8),
         ("tbf rate 1mbit burst 10k", 0),
         ("tbf burst 10k limit 10k", 0),
@@ -86,4 +115,27 @@ fn what_cannot_be_meant_is_refused() {
 fn a_zero_that_tc_would_not_send_keeps_the_default() {
     assert_eq!(spec("codel limit 0 target 0 interval 0"), spec("codel"));
     assert_ne!(spec("codel ce_threshold 0"), spec("codel"));
+}
+
+#[test]
+fn fq_codel_reads_tcs_zeros_and_bounds_as_the_kernel_would() {
+    assert_eq!(spec("fq_codel limit 0 flows 0 quantum 0 target 0 interval 0 drop_batch 0"), spec("fq_codel"));
+    assert_ne!(spec("fq_codel memory_limit 0"), spec("fq_codel"));
+    assert_eq!(spec("fq_codel quantum 100"), spec("fq_codel quantum 256"));
+    assert_eq!(parse("fq_codel quantum 100").unwrap().warnings.len(), 1);
+    assert_eq!(spec("fq_codel memory_limit 3gb"), spec("fq_codel memory_limit 2gb"));
+}
+
+#[test]
+fn round_trip_times_make_a_controller_as_the_tool_computes_it() {
+    let made = |line: &str| match spec(line).stages() {
+        [Stage::Dualpi2(p)] => (p.target_us, p.tupdate_us, p.alpha, p.beta),
+        other => panic!("{other:?}"),
+    };
+    // 0.1 · 16.666 ms / (100 ms)² = 0.16666 Hz; 0.3 / 100 ms is just below 3 Hz in binary, and cut.
+    assert_eq!(made("dualpi2 max_rtt 100ms"), (16_666, 16_666, 42, 767));
+    assert_eq!(made("dualpi2 typical_rtt 20ms"), (20_000, 20_000, 35, 640));
+    assert_eq!(made("dualpi2 max_rtt 60ms typical_rtt 50ms"), (50_000, 20_000, 142, 1280));
+    let warned = parse("dualpi2 target 5ms max_rtt 100ms").unwrap().warnings;
+    assert_eq!(warned, ["dualpi2: max_rtt and typical_rtt replace target"]);
 }

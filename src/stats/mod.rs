@@ -1,12 +1,16 @@
 //! What disciplines count. `tc_text.rs` and `tc_json.rs` print it as `tc -s qdisc` would.
 
+pub mod counters;
 pub mod format;
+pub mod histogram;
+pub mod report;
 pub mod rows;
+mod tc_fq;
 pub mod tc_json;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{codel, fifo, tbf};
+use crate::qdisc::{codel, dualpi2, fifo, fq_codel, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -78,6 +82,10 @@ pub enum StageStats {
     Tbf(Box<tbf::Stats>),
     /// codel.
     Codel(Box<codel::Stats>),
+    /// fq_codel.
+    FqCodel(Box<fq_codel::Stats>),
+    /// dualpi2.
+    Dualpi2(Box<dualpi2::Stats>),
 }
 
 impl StageStats {
@@ -87,6 +95,8 @@ impl StageStats {
             StageStats::Fifo { basic, .. } => basic,
             StageStats::Tbf(s) => &s.basic,
             StageStats::Codel(s) => &s.basic,
+            StageStats::FqCodel(s) => &s.basic,
+            StageStats::Dualpi2(s) => &s.basic,
         }
     }
 
@@ -96,6 +106,20 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+            StageStats::FqCodel(_) => "fq_codel",
+            StageStats::Dualpi2(_) => "dualpi2",
+        }
+    }
+
+    /// Names of the tins in the order they are shown, each with its number in
+    /// [`Packet::tin`](crate::packet::Packet::tin); none for a kind without tins.
+    pub fn tins(&self) -> Vec<(String, usize)> {
+        match self {
+            StageStats::Fifo { .. }
+            | StageStats::Tbf(_)
+            | StageStats::Codel(_)
+            | StageStats::FqCodel(_)
+            | StageStats::Dualpi2(_) => Vec::new(),
         }
     }
 }

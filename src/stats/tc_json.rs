@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::rows::Row;
-use super::tc_tbf;
 use super::{Basic, StageStats};
+use super::{tc_fq, tc_tbf};
 use crate::qdisc::{codel, tbf};
 use crate::units::LinkLayer;
 
@@ -40,6 +40,8 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Fifo { limit, .. } => object(json!({ "limit": limit })),
         StageStats::Tbf(s) => tbf_options(s),
         StageStats::Codel(s) => codel_options(s),
+        StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
+        StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
     }
 }
 
@@ -60,6 +62,8 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
     match stats {
         StageStats::Fifo { .. } | StageStats::Tbf(_) => {}
         StageStats::Codel(s) => codel_xstats(s, out),
+        StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
+        StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
     }
 }
 

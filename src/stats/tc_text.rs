@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::format::{rate, size, time_us};
 use super::rows::Row;
-use super::tc_tbf;
 use super::{Basic, StageStats};
+use super::{tc_fq, tc_tbf};
 use crate::qdisc::{codel, fifo, tbf};
 use crate::units::LinkLayer;
 
@@ -33,6 +33,8 @@ pub fn options(stats: &StageStats) -> String {
         StageStats::Fifo { limit, .. } => format!("limit {limit}p"),
         StageStats::Tbf(s) => tbf_options(s),
         StageStats::Codel(s) => codel_options(s),
+        StageStats::FqCodel(s) => tc_fq::fq_codel_options(s),
+        StageStats::Dualpi2(s) => tc_fq::dualpi2_options(s),
     }
 }
 
@@ -55,6 +57,8 @@ fn xstats(stats: &StageStats, out: &mut String) {
     match stats {
         StageStats::Fifo { .. } | StageStats::Tbf(_) => {}
         StageStats::Codel(s) => codel_xstats(s, out),
+        StageStats::FqCodel(s) => out.push_str(&tc_fq::fq_codel_xstats(s)),
+        StageStats::Dualpi2(s) => out.push_str(&tc_fq::dualpi2_xstats(s)),
     }
 }
 

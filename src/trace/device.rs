@@ -2,7 +2,7 @@
 //!
 //! An idle device asks after each single arrival, one call after another, until it gets nothing or
 //! is busy with what it got. A watchdog is one timer, exact to the nanosecond. At one instant:
-//! first the arrivals, then the end of the busy period, then the watchdog. (The live engine enqueues
+//! first the arrivals, then the end of the busy period, then the watchdog (a controller's too). (The live engine enqueues
 //! a burst and then serves; decisions.md 12.)
 
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use crate::pipeline::Pipeline;
 use crate::pool::{Frame, Pool, Slot};
 use crate::qdisc::{Cx, Drops, Frames};
 use crate::rng::Random;
+use crate::stats::StageStats;
 use crate::time::{Instant, SECOND};
 use crate::trace::format::{Arrival, Outcome};
 use crate::wire::build::{Build, TcpFields};
@@ -42,6 +43,23 @@ pub struct Run {
     pub draws: [u64; 2],
     /// The moment of the last event.
     pub end: Instant,
+    /// Runs of a controller, if there is one.
+    pub updates: Vec<Update>,
+}
+
+/// One run of dualpi2's controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// When, ns after the clock base.
+    pub t_ns: u64,
+    /// Age of the head of each queue (classic, low latency), ns; 0 if it is empty.
+    pub delays_ns: [u64; 2],
+    /// Packets in each queue.
+    pub qlens: [u32; 2],
+    /// Bytes in both.
+    pub backlog: u64,
+    /// Base probability after the run, units of 2^−32.
+    pub prob: u32,
 }
 
 /// Headers of the packets in the queue, by slot.
@@ -107,8 +125,10 @@ pub fn run(
             peak_bytes: 0,
             draws: [0, 0],
             end: base,
+            updates: Vec::new(),
         },
     };
+    device.watchdog = device.pipeline.next_event();
     for arrival in arrivals {
         let now = base + arrival.t_ns;
         device.advance(now, false);
@@ -143,6 +163,7 @@ impl Device<'_> {
                 self.watchdog = None;
                 self.pipeline.tick(next, cx!(self));
                 self.collect_drops(next);
+                self.note_update(next);
             }
             self.serve(next);
         }
@@ -205,6 +226,20 @@ impl Device<'_> {
         // One that is due already would change nothing: an idle device has just asked, and a busy one
         // asks when it is done.
         self.watchdog = self.pipeline.next_event().filter(|t| *t > now);
+    }
+
+    /// Notes the controller's run, if this event was one.
+    fn note_update(&mut self, now: Instant) {
+        let Some(StageStats::Dualpi2(s)) = self.pipeline.stages().next_back().map(|s| s.stats(now)) else { return };
+        if s.runs > self.run.updates.len() as u64 {
+            self.run.updates.push(Update {
+                t_ns: now.since(self.setup.clock_base),
+                delays_ns: [s.delay_c_ns, s.delay_l_ns],
+                qlens: [s.basic.qlen - s.l.qlen, s.l.qlen],
+                backlog: s.basic.backlog,
+                prob: s.prob,
+            });
+        }
     }
 
     fn collect_drops(&mut self, now: Instant) {

@@ -11,7 +11,7 @@ use crate::qdisc::{Compat, Reason};
 use crate::rng::Random;
 use crate::spec;
 use crate::time::Instant;
-use crate::trace::device::{self, Run, Setup};
+use crate::trace::device::{self, Run, Setup, Update};
 use crate::trace::{figures, format};
 
 /// What the comparison of one scenario found.
@@ -65,6 +65,11 @@ pub fn check(folder: &Path, compat: Compat) -> Result<Finding, String> {
     let rows = format::open(&expected).map_err(|e| format!("{}: {e}", expected.display()))?;
     if let Some(difference) = compare_rows(rows, &run, base)? {
         return Ok(Finding::Differs(difference));
+    }
+    let updates = folder.join("updates.csv.gz");
+    if updates.is_file() {
+        let rows = format::open(&updates).map_err(|e| format!("{}: {e}", updates.display()))?;
+        compare_updates(rows, &run.updates, &mut figures)?;
     }
     figures.expect("at_last_arrival", &stats["at_last_arrival"], &at_last);
     figures.expect("final", &stats["final"], &figures::snapshot(&pipeline, base, run.end));
@@ -177,6 +182,26 @@ fn compare_rows(expected: impl std::io::Read, run: &Run, base: Instant) -> Resul
         return Ok(Some(format!("{} decisions, expected {count}", run.outcomes.len())));
     }
     Ok(None)
+}
+
+/// Compares every run of the controller.
+fn compare_updates(expected: impl std::io::Read, got: &[Update], figures: &mut Figures) -> Result<(), String> {
+    let mut reader = csv::Reader::from_reader(expected);
+    let columns = format::Columns::new(reader.headers().map_err(|e| e.to_string())?);
+    let mut rows = 0;
+    for (i, row) in reader.records().enumerate() {
+        let row = row.map_err(|e| format!("updates, line {}: {e}", i + 2))?;
+        let number = |name: &str| columns.get(&row, name).parse::<u64>().unwrap_or(u64::MAX);
+        let want = ["t_ns", "delay_c_ns", "delay_l_ns", "qlen_c", "qlen_l", "backlog_bytes", "prob"].map(number);
+        let got = got.get(i).map(|u| {
+            let [qlen_c, qlen_l] = u.qlens.map(u64::from);
+            [u.t_ns, u.delays_ns[0], u.delays_ns[1], qlen_c, qlen_l, u.backlog, u.prob.into()]
+        });
+        figures.expect(&format!("updates, row {i}"), &want.to_vec().into(), &got.map(|g| g.to_vec()).into());
+        rows += 1;
+    }
+    figures.expect("updates, rows", &rows.into(), &got.len().into());
+    Ok(())
 }
 
 /// An empty reason is a statement too: the packet was neither marked nor dropped.

@@ -10,8 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::program::Stamp;
 use crate::packet::Packet;
-use crate::pool::Slot;
-use crate::qdisc::Frames;
+use crate::pool::{Frames, Slot};
 use crate::time::Instant;
 
 /// Some mapped memory.

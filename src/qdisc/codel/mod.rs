@@ -7,6 +7,7 @@ use crate::classify::Headers;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 pub use law::{Law, Source, State, Tally, Ticks};
@@ -171,6 +172,25 @@ impl Qdisc for Codel {
             drop_overlimit: self.drop_overlimit,
             drop_next,
         }))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Codel(_) => Ok(()),
+            other => Err(super::other_kind("codel", other)),
+        }
+    }
+
+    /// What is beyond a smaller limit leaves from the head (`spec/codel.md` §1.7).
+    fn change(&mut self, stage: &Stage, link: Link, _: Instant, cx: &mut Cx<'_>) {
+        let Stage::Codel(p) = stage else { return };
+        self.law = p.law(link);
+        self.limit = p.limit;
+        while self.fifo.basic.qlen > self.limit {
+            let Some(frame) = self.fifo.take(cx) else { break };
+            self.fifo.basic.drops += 1;
+            cx.drops.push(cx.pool, frame, Reason::Flushed);
+        }
     }
 
     fn observe(&self, _: &Packet) -> Observation {

@@ -48,6 +48,19 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
     match stage {
         StageStats::Fifo { basic: b, .. } => *b = basic,
         StageStats::Tbf(s) => s.basic = basic,
+        StageStats::FqCodel(s) => {
+            s.basic = basic;
+            s.drop_overlimit = get("drop_overlimit") as u32;
+            s.drop_overmemory = get("drop_overmemory") as u32;
+            s.new_flow_count = get("new_flow_count") as u32;
+            s.memory_used = get("memory_used") as u32;
+            s.new_flows_len = get("new_flows_len") as u32;
+            s.old_flows_len = get("old_flows_len") as u32;
+            s.tally.maxpacket = get("maxpacket") as u32;
+            s.tally.ecn_mark = get("ecn_mark") as u32;
+            s.tally.ce_mark = get("ce_mark") as u32;
+        }
+        StageStats::Dualpi2(s) => s.basic = basic,
         StageStats::Codel(s) => {
             s.basic = basic;
             s.state.count = get("count") as u32;
