@@ -4,6 +4,7 @@
 mod bridge;
 mod doctor;
 mod load;
+mod sim;
 mod trace;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Run a scenario in virtual time, senders included
+    Sim(sim::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
@@ -80,6 +83,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -34,13 +34,7 @@ impl Problem {
         let column = text[line_start..start].chars().count();
         let end = self.span.end.clamp(start, line_start + line.len());
         let width = text[start..end].chars().count().max(1);
-        format!(
-            "{file}:{number}:{}: {}\n{line}\n{}{}",
-            column + 1,
-            self.message,
-            " ".repeat(column),
-            "^".repeat(width)
-        )
+        format!("{file}:{number}:{}: {}\n{line}\n{}{}", column + 1, self.message, " ".repeat(column), "^".repeat(width))
     }
 }
 
@@ -284,7 +278,8 @@ impl Reader<'_> {
             // Behind the opening quote.
             let start = text.span().start + 1 + e.at;
             let hint = e.nearest.as_ref().map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
-            let allowed = if e.allowed.is_empty() { String::new() } else { format!("\nallowed: {}", e.allowed.join(", ")) };
+            let allowed =
+                if e.allowed.is_empty() { String::new() } else { format!("\nallowed: {}", e.allowed.join(", ")) };
             Problem::at(start..start + e.len, format!("{}{hint}{allowed}", e.message))
         })?;
         self.warnings.extend(parsed.warnings);
@@ -401,10 +396,9 @@ impl Reader<'_> {
         let kind = raw.app.as_ref().map_or(Ok(0), |a| choice(a, "application", &kinds))?;
         let name = kinds[kind].0;
         let wants = |present: bool, word: &str, kinds: &[usize], span: Option<Range<usize>>| match present {
-            true if !kinds.contains(&kind) => Err(Problem::at(
-                span.unwrap_or(0..0),
-                format!("\"{word}\" has no meaning for app = \"{name}\""),
-            )),
+            true if !kinds.contains(&kind) => {
+                Err(Problem::at(span.unwrap_or(0..0), format!("\"{word}\" has no meaning for app = \"{name}\"")))
+            }
             _ => Ok(()),
         };
         let span = |t: &Option<Text>| t.as_ref().map(Spanned::span);
@@ -448,11 +442,8 @@ impl Reader<'_> {
             Some(text) => self.senders[choice(text, "sender", &senders)?].to_string(),
             None => d.sender.clone(),
         };
-        let starts = [
-            ("plain", SlowStart::Plain),
-            ("hystart", SlowStart::HyStart),
-            ("hystart++", SlowStart::HyStartPlusPlus),
-        ];
+        let starts =
+            [("plain", SlowStart::Plain), ("hystart", SlowStart::HyStart), ("hystart++", SlowStart::HyStartPlusPlus)];
         let timers = [("rfc6298", Timer::Rfc6298), ("jacobson", Timer::Jacobson), ("rfc793", Timer::Rfc793)];
         let marks = matches!(sender.as_str(), "dctcp" | "bbr2" | "prague");
         Ok(Tcp {

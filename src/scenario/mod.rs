@@ -12,6 +12,7 @@
 
 pub mod builtin;
 pub mod file;
+pub mod result;
 
 use std::net::IpAddr;
 

@@ -84,7 +84,14 @@ impl App {
 
 impl Web {
     pub(super) fn new(think: u64) -> Self {
-        Web { connections: Vec::new(), think, waiting: Vec::new(), outstanding: 0, began: Instant::ZERO, running: false }
+        Web {
+            connections: Vec::new(),
+            think,
+            waiting: Vec::new(),
+            outstanding: 0,
+            began: Instant::ZERO,
+            running: false,
+        }
     }
 }
 

@@ -163,13 +163,7 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
     })
 }
 
-fn add_flow(
-    s: &mut Simulation,
-    flow: &Flow,
-    i: u32,
-    entries: &[Next],
-    random: &mut Random,
-) -> Result<(), String> {
+fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &mut Random) -> Result<(), String> {
     let name = if flow.count == 1 { flow.name.clone() } else { format!("{}-{}", flow.name, i + 1) };
     let server = flow.servers[i as usize % flow.servers.len()];
     let jitter = random.u64() % START_JITTER;
@@ -200,9 +194,9 @@ fn add_flow(
         } else {
             let config = config(&flow.tcp, flow.dscp)?;
             let seed = random.u64();
-            let server_end = Endpoint::new(config.clone(), (seed >> 32) as u32);
+            let server_end = Endpoint::new(config.clone(), seed);
             let connection = Connection {
-                ends: [Endpoint::new(config, seed as u32), server_end],
+                ends: [Endpoint::new(config, !seed), server_end],
                 templates: [Template::new(ends, protocol::TCP), Template::new(swapped(ends), protocol::TCP)],
             };
             (Some(Box::new(connection)), None)

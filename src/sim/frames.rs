@@ -92,8 +92,7 @@ impl Store {
         let i = frame.slot().index();
         self.heads.bytes[i][..head.len()].copy_from_slice(head);
         self.heads.tags[i] = Tag { flow, head: head.len() as u16, up, sent: now };
-        self.pool[&frame] =
-            Packet { arrived: now, len, truesize: truesize(len), charged: len, ..Packet::default() };
+        self.pool[&frame] = Packet { arrived: now, len, truesize: truesize(len), charged: len, ..Packet::default() };
         frame
     }
 

@@ -5,53 +5,9 @@ use hdrhistogram::Histogram;
 use crate::packet::Packet;
 use crate::pipeline::Pipeline;
 use crate::qdisc::Reason;
+use crate::scenario::result::{Depth, PortResult, Verdict, nanoseconds};
 use crate::stats::StageStats;
 use crate::time::Instant;
-
-/// A histogram of nanoseconds, three significant digits, up to 1000 s.
-pub fn nanoseconds() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 1_000_000_000_000, 3).expect("the bounds are right")
-}
-
-/// A line of the depth series.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Depth {
-    /// When.
-    pub at: Instant,
-    /// Packets held.
-    pub packets: u32,
-    /// Bytes held.
-    pub bytes: u64,
-    /// Marks since the start.
-    pub marks: u64,
-    /// Drops since the start.
-    pub drops: u64,
-    /// Bytes that left since the start.
-    pub sent_bytes: u64,
-    /// Longest sojourn since the line before, ns.
-    pub worst: u64,
-}
-
-/// One packet's end at a port.
-#[derive(Clone, Copy, Debug)]
-pub struct Verdict {
-    /// When.
-    pub at: Instant,
-    /// Whose: index of the conversation.
-    pub flow: u32,
-    /// Bytes.
-    pub len: u32,
-    /// From arrival at the port, ns.
-    pub sojourn: u64,
-    /// Why it was dropped; `None` if it was sent.
-    pub dropped: Option<Reason>,
-    /// Whether it was marked here.
-    pub marked: bool,
-    /// DS byte as it left.
-    pub ds: u8,
-    /// Tin.
-    pub tin: u8,
-}
 
 /// The instruments of one port.
 pub struct Gauge {
@@ -71,35 +27,6 @@ pub struct Gauge {
     depth: Vec<Depth>,
     verdicts: Option<Vec<Verdict>>,
 }
-
-/// What a port's instruments showed.
-pub struct Measured {
-    /// The port.
-    pub name: String,
-    /// Sojourn from arrival to departure, ns, steady part.
-    pub total: Histogram<u64>,
-    /// Sojourn until the queueing stage's decision, ns, steady part.
-    pub decision: Histogram<u64>,
-    /// Marks from start to end, and in the steady part.
-    pub marks: [u64; 2],
-    /// Drops, likewise.
-    pub drops: [u64; 2],
-    /// Packets that left.
-    pub sent_packets: u64,
-    /// Bytes that left.
-    pub sent_bytes: u64,
-    /// Largest depth in packets and bytes.
-    pub peak: (u32, u64),
-    /// Depth over time.
-    pub depth: Vec<Depth>,
-    /// Each packet, if asked for.
-    pub verdicts: Vec<Verdict>,
-    /// The stages' own counters at the end.
-    pub stages: Vec<StageStats>,
-}
-
-/// Of all ports.
-pub type Gauges = Vec<Measured>;
 
 impl Gauge {
     /// Instruments of the port called `name`.
@@ -197,8 +124,8 @@ impl Gauge {
     }
 
     /// Reads the instruments off.
-    pub fn finish(self, now: Instant, pipeline: &Pipeline) -> Measured {
-        Measured {
+    pub fn finish(self, now: Instant, pipeline: &Pipeline) -> PortResult {
+        PortResult {
             name: self.name,
             total: self.total,
             decision: self.decision,

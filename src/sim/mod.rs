@@ -17,8 +17,7 @@ pub mod record;
 pub mod tcp;
 
 pub use build::{SENDERS, build};
-pub use gauge::{Depth, Measured, Verdict, nanoseconds, stages};
-pub use record::{FlowResult, Outcome, Point, jain};
+pub use gauge::stages;
 
 use applications::App;
 use events::Events;
@@ -30,6 +29,7 @@ use tcp::Endpoint;
 use crate::pool::Frame;
 use crate::rng::Random;
 use crate::scenario::Scenario;
+use crate::scenario::result::{Outcome, Point};
 use crate::time::Instant;
 
 /// What the clock shows when a run begins: far from zero, so that zeroed state counts as long past.
@@ -268,10 +268,7 @@ impl Simulation {
         for c in 0..self.conversations.len() {
             let record = self.conversations[c].record;
             let (phase, figures) = match self.sender_end(c) {
-                Some(e) => (
-                    Some(e.phase),
-                    (e.tx.retransmissions, e.tx.timeouts, e.tx.delivered(), e.tx.echoed),
-                ),
+                Some(e) => (Some(e.phase), (e.tx.retransmissions, e.tx.timeouts, e.tx.delivered(), e.tx.echoed)),
                 None => (None, (0, 0, 0, 0)),
             };
             self.records[record].finish(phase, figures);
@@ -282,6 +279,8 @@ impl Simulation {
             elapsed: now.since(ORIGIN),
             events: self.events.taken(),
             frames: self.network.handled,
+            origin: ORIGIN,
+            conversations: self.conversations.iter().map(|c| self.records[c.record].name().to_string()).collect(),
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
             scenario: self.scenario,

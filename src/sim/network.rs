@@ -10,13 +10,14 @@ use std::collections::VecDeque;
 use super::Event;
 use super::events::Events;
 use super::frames::Store;
-use super::gauge::{Gauge, Gauges};
+use super::gauge::Gauge;
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn;
 use crate::pipeline::Pipeline;
 use crate::pool::Frame;
 use crate::qdisc::{Cx, Drops};
 use crate::rng::Random;
+use crate::scenario::result::PortResult;
 use crate::time::{Instant, SECOND};
 
 /// Where a port's line ends.
@@ -256,7 +257,7 @@ impl Network {
     }
 
     /// What was measured at each port that has a pipeline.
-    pub fn into_gauges(self, now: Instant) -> Gauges {
+    pub fn into_gauges(self, now: Instant) -> Vec<PortResult> {
         self.ports.into_iter().filter(|p| p.gauge.shown()).map(|p| p.gauge.finish(now, &p.pipeline)).collect()
     }
 }

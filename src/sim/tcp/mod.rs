@@ -112,9 +112,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end that waits; `initial` is its first sequence number.
-    pub fn new(config: Config, initial: u32) -> Self {
-        let control = config.control.make(config.slow_start);
+    /// An end that waits; its first sequence number, and what its control draws, come from `seed`.
+    pub fn new(config: Config, seed: u64) -> Self {
+        let initial = (seed >> 32) as u32;
+        let control = config.control.make(config.mss, config.slow_start, seed);
         let echo = control.echo();
         let modern = config.control != Kind::Fixed;
         let options = Options { mss: config.mss, modern, restart_after_idle: true };

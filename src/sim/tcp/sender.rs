@@ -272,7 +272,8 @@ impl Sender {
 
     fn reordering_window(&self) -> u64 {
         let rack = &self.board.rack;
-        if !rack.reordered && (matches!(self.state, State::Recovery | State::Loss) || self.board.sacked_out >= DUPLICATES)
+        if !rack.reordered
+            && (matches!(self.state, State::Recovery | State::Loss) || self.board.sacked_out >= DUPLICATES)
         {
             return 0;
         }
@@ -591,8 +592,7 @@ impl Sender {
     fn timer_found_losses(&mut self, now: Instant) {
         let lost = self.find_losses(now);
         if lost > 0 && matches!(self.state, State::Open | State::Cwr) {
-            let heard =
-                Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
+            let heard = Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
             self.advance_state(&heard, false, false, false);
             if !self.control.is_model() {
                 self.shrink(0, lost, false);

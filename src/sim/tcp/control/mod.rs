@@ -4,9 +4,13 @@
 //! sender's (proportional rate reduction, RFC 9937). A *model* control (BBR) sets window and pace
 //! itself at every acknowledgement.
 
+mod bbr;
+mod bbr2;
 mod cubic;
 mod dctcp;
+mod filter;
 mod hystart;
+mod prague;
 mod reno;
 
 pub use hystart::SlowStart;
@@ -173,16 +177,25 @@ pub enum Kind {
     Cubic,
     /// RFC 8257.
     Dctcp,
+    /// BBR, first version.
+    Bbr,
+    /// BBR, second version: heeds marks and losses.
+    Bbr2,
+    /// Scalable, ECT(1), accurate ECN.
+    Prague,
     /// A fixed small window, go-back-N: the stack of the `rto` scenario.
     Fixed,
 }
 
 impl Kind {
     /// All with their names.
-    pub const ALL: [(&'static str, Kind); 4] = [
+    pub const ALL: [(&'static str, Kind); 7] = [
         ("reno", Kind::Reno),
         ("cubic", Kind::Cubic),
         ("dctcp", Kind::Dctcp),
+        ("bbr", Kind::Bbr),
+        ("bbr2", Kind::Bbr2),
+        ("prague", Kind::Prague),
         ("fixed", Kind::Fixed),
     ];
 
@@ -196,12 +209,15 @@ impl Kind {
         Self::ALL.iter().find(|(_, k)| *k == self).map_or("", |(n, _)| n)
     }
 
-    /// A fresh one.
-    pub fn make(self, slow_start: SlowStart) -> Box<dyn Control> {
+    /// A fresh one, for segments of `mss` bytes; `seed` where it draws lots.
+    pub fn make(self, mss: u32, slow_start: SlowStart, seed: u64) -> Box<dyn Control> {
         match self {
             Kind::Reno => Box::new(reno::Reno),
             Kind::Cubic => Box::new(cubic::Cubic::new(slow_start)),
             Kind::Dctcp => Box::new(dctcp::Dctcp::new()),
+            Kind::Bbr => Box::new(bbr::Bbr::new(mss, seed)),
+            Kind::Bbr2 => Box::new(bbr2::Bbr2::new(mss, seed)),
+            Kind::Prague => Box::new(prague::Prague::new(mss)),
             Kind::Fixed => Box::new(reno::Fixed),
         }
     }
