@@ -173,7 +173,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     }
 
     fn admit(&mut self, now: Instant, frame: Frame) {
-        use crate::qdisc::Frames;
+        use crate::pool::Frames;
         let stock = &mut self.stock;
         let packet = &mut stock.pool[&frame];
         if packet.arrived == Instant::NEVER {
@@ -214,7 +214,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     }
 
     fn send(&mut self, now: Instant, frame: Frame) -> bool {
-        use crate::qdisc::Frames;
+        use crate::pool::Frames;
         let stock = &mut self.stock;
         let slot = frame.slot();
         let packet = stock.pool[slot];

@@ -6,9 +6,12 @@
 //!
 //! Nothing here allocates after [`Pool::new`], but for [`Pool::grow`].
 
+mod heap;
+
 use std::ops::{Index, IndexMut};
 
 use crate::packet::Packet;
+pub use heap::{DueHeap, due, set_due};
 
 const NIL: u32 = u32::MAX;
 

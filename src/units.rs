@@ -51,6 +51,48 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A share between nothing and all, in units of 1/(2^32 − 1): how `netem` keeps its percentages
+/// (`spec/netem.md` §1).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fraction(pub u32);
+
+impl Fraction {
+    /// All.
+    pub const ALL: Fraction = Fraction(u32::MAX);
+
+    /// The nearest to a share of 0…1, half to even.
+    pub fn from_ratio(share: f64) -> Self {
+        Fraction((share * f64::from(u32::MAX)).round_ties_even() as u32)
+    }
+
+    /// The share, 0…1.
+    pub fn ratio(self) -> f64 {
+        f64::from(self.0) / f64::from(u32::MAX)
+    }
+
+    /// What is missing to all.
+    pub const fn rest(self) -> Self {
+        Fraction(u32::MAX - self.0)
+    }
+}
+
+/// An integer in C's notation: decimal, `0x…`, `0…`, with an optional sign.
+pub fn c_integer(word: &str) -> Option<i64> {
+    let (sign, body) = match word.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let (digits, base) = match body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None if body.len() > 1 && body.starts_with('0') => (&body[1..], 8),
+        None => (body, 10),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    i64::from_str_radix(digits, base).ok().map(|v| v * sign)
+}
+
 /// What a packet of some length costs on the link below: cells of ATM, or plain bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum LinkLayer {

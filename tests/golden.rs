@@ -46,3 +46,18 @@ fn dualpi2_decides_as_recorded() {
 fn tbf_and_its_children_decide_as_recorded() {
     every_scenario_agrees("tbf");
 }
+
+#[test]
+fn cake_decides_as_recorded() {
+    every_scenario_agrees("cake");
+}
+
+#[test]
+fn netem_decides_as_recorded() {
+    every_scenario_agrees("netem");
+}
+
+#[test]
+fn one_class_of_htb_decides_as_recorded() {
+    every_scenario_agrees("htb");
+}

@@ -149,9 +149,9 @@ name = "up"
 direction = "up"
 "#;
     let outcome = run(text, 1);
-    // Acknowledgements of the other direction take their share.
+    // Acknowledgements of the other direction take their share, and one CoDel queue holds both.
     let (down, up) = (outcome.goodput("down") / 8e6, outcome.goodput("up") / 6e6);
-    assert!((0.85..0.957).contains(&down) && (0.85..0.957).contains(&up), "{down} {up}");
+    assert!((0.75..0.957).contains(&down) && (0.75..0.957).contains(&up), "{down} {up}");
 }
 
 #[test]

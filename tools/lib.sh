@@ -82,8 +82,8 @@ find_cargo() {
 		seen=" ($place/rustc is ${version:-broken})"
 	done
 	die "no Rust $oldest_rust or newer for account $owner$seen.
-  With rustup, as $owner:  curl --proto '=https' -sSf https://sh.rustup.rs | sh    then call this again
-  With Debian 13 or newer: apt-get install cargo rustfmt rust-clippy"
+  Any Debian: install rustup as $owner (https://rustup.rs), then call this again.
+  Debian 13 or newer: apt-get install cargo rustfmt rust-clippy"
 }
 
 llvm_major() { "$1" --version 2>/dev/null | sed -nE 's/.*version ([0-9]+)\..*/\1/p' | head -n 1; }

@@ -15,6 +15,7 @@ use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
 use weir::run::bridge::{Bridge, Facts, Reading, Settings, WAITING, Way};
 use weir::run::clock;
+use weir::run::nic::IfName;
 use weir::run::worker::Poll;
 use weir::spec::Spec;
 use weir::stats::histogram::Sojourns;
@@ -26,9 +27,9 @@ use super::{CompatArg, Failure, read_spec};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The interface towards the far side
-    outside: String,
+    outside: IfName,
     /// The interface towards the near side
-    inside: String,
+    inside: IfName,
     /// What packets to INSIDE wait in, as tc would say it: "codel | tbf rate 20mbit burst 5k"
     #[arg(long, value_name = "SPEC")]
     down: Option<String>,
@@ -143,6 +144,9 @@ fn introduce(facts: &Facts, wanted: WantedMode) {
         if mode == Mode::Generic && wanted == WantedMode::Auto {
             eprintln!("weir: warning: the driver of {nic} does not run XDP programs; generic mode is slower");
         }
+    }
+    for warning in &facts.warnings {
+        eprintln!("weir: warning: {warning}");
     }
     if facts.replaced {
         eprintln!("weir: took over from an instance that had died");

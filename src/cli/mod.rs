@@ -2,8 +2,11 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod compare;
 mod doctor;
 mod load;
+#[cfg(feature = "xdp")]
+mod napi;
 mod sim;
 mod trace;
 
@@ -32,8 +35,13 @@ enum Command {
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// Let the far end of a veth take redirected frames: attach a program there that passes everything
+    #[cfg(feature = "xdp")]
+    Napi(napi::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
+    /// Runs side by side, as a table and as a picture
+    Compare(compare::Args),
 }
 
 /// Why a command ended other than well.
@@ -86,7 +94,10 @@ pub(crate) fn main() -> ExitCode {
         Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Load(args) => load::run(args),
+        #[cfg(feature = "xdp")]
+        Command::Napi(args) => napi::run(&args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Compare(args) => compare::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

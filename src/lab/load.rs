@@ -182,22 +182,29 @@ pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
     let last_start = plan.stagger * (ways.len().saturating_sub(1)) as u32;
     let begun = Instant::now();
     let mut running = Vec::new();
+    let end = last_start + plan.options.duration;
     for (place, &(way, index)) in ways.iter().enumerate() {
-        let start = plan.stagger * place as u32;
-        thread::sleep(start.saturating_sub(begun.elapsed()));
-        let mut options = plan.options.clone();
-        options.duration = plan.options.duration + last_start - start;
-        let mut socket = senders::connect(plan.server, &options)?;
-        write_json(&mut socket, &Request::Flow { session, index, way, options: options.clone() })?;
-        let end = thread::spawn(move || match way {
-            Way::Up => senders::send(socket, &options),
-            Way::Down => senders::receive(socket, &options),
+        let (server, mut options) = (plan.server, plan.options.clone());
+        let planned = plan.stagger * place as u32;
+        // Each in a thread of its own: behind a full queue a handshake takes seconds, and must not hold up the others.
+        let flow = thread::spawn(move || -> Result<(Duration, FlowEnd), Error> {
+            thread::sleep(planned.saturating_sub(begun.elapsed()));
+            let mut socket = senders::connect(server, &options)?;
+            let start = begun.elapsed();
+            options.duration = end.saturating_sub(start);
+            write_json(&mut socket, &Request::Flow { session, index, way, options: options.clone() })?;
+            let mine = match way {
+                Way::Up => senders::send(socket, &options),
+                Way::Down => senders::receive(socket, &options),
+            };
+            Ok((start, mine?))
         });
-        running.push((way, index, start, end));
+        running.push((way, index, flow));
     }
     let mut here = Vec::new();
-    for (way, index, start, end) in running {
-        here.push((way, index, start, join(end)?));
+    for (way, index, flow) in running {
+        let (start, mine) = join(flow)?;
+        here.push((way, index, start, mine));
     }
     let there = fetch_report(plan.server, session)?;
 
@@ -210,8 +217,8 @@ pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
             .map(|(_, _, end)| end.clone())
             .ok_or_else(|| Error::new("the server's report", format_args!("flow {index} {way:?} is missing")))?;
         let (sender, receiver) = if way == Way::Up { (mine, theirs) } else { (theirs, mine) };
-        let from = last_start - start + plan.warm_up;
-        flows.push(flow_result(way, index, (from, from + counted), sender, receiver));
+        let window = (last_start + plan.warm_up).saturating_sub(start);
+        flows.push(flow_result(way, index, (window, end.saturating_sub(start)), counted, sender, receiver));
     }
     let of = |way| way_result(flows.iter().filter(|f| f.way == way));
     Ok(LoadResult {
@@ -226,12 +233,13 @@ pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
 fn flow_result(
     way: Way,
     index: usize,
-    counted: (Duration, Duration),
+    window: (Duration, Duration),
+    counted: Duration,
     sender: FlowEnd,
     receiver: FlowEnd,
 ) -> FlowResult {
     let micros = |d: Duration| d.as_micros() as u64;
-    let (from, to) = (micros(counted.0), micros(counted.1));
+    let (from, to) = (micros(window.0), micros(window.1));
     let bytes = receiver.bytes_at(to) - receiver.bytes_at(from);
     let mut rtts = histogram_of_nanoseconds();
     let (mut windows, mut looks) = (0.0, 0u32);
@@ -244,7 +252,8 @@ fn flow_result(
     FlowResult {
         way,
         index,
-        goodput: bytes * 8.0 / (counted.1 - counted.0).as_secs_f64().max(1e-9),
+        // Over the common time, also for a flow whose handshake took longer than the warm-up.
+        goodput: bytes * 8.0 / counted.as_secs_f64().max(1e-9),
         retransmits: last.retransmits,
         delivered: last.delivered,
         delivered_ce: last.delivered_ce,
@@ -283,7 +292,7 @@ fn fetch_report(server: SocketAddr, session: u64) -> Result<Vec<(Way, usize, Flo
     serde_json::from_slice(&bytes).map_err(|e| Error::new("the server's report cannot be read", e))
 }
 
-fn join(end: JoinHandle<Result<FlowEnd, Error>>) -> Result<FlowEnd, Error> {
+fn join<T>(end: JoinHandle<Result<T, Error>>) -> Result<T, Error> {
     end.join().unwrap_or_else(|_| Err(Error::panicked("a flow")))
 }
 
@@ -342,8 +351,8 @@ mod tests {
     fn goodput_counts_what_arrived_between_warm_up_and_end() {
         let at = |at_us, bytes| senders::Sample { at_us, bytes, tcp: Default::default() };
         let receiver = FlowEnd { samples: vec![at(1_000_000, 5_000), at(3_000_000, 255_000), at(9_000_000, 999_000)] };
-        let counted = (Duration::from_secs(1), Duration::from_secs(3));
-        let flow = flow_result(Way::Down, 0, counted, FlowEnd::default(), receiver);
+        let window = (Duration::from_secs(1), Duration::from_secs(3));
+        let flow = flow_result(Way::Down, 0, window, Duration::from_secs(2), FlowEnd::default(), receiver);
         assert_eq!(flow.goodput, 1_000_000.0);
     }
 

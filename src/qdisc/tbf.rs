@@ -268,6 +268,8 @@ impl Qdisc for Tbf {
     }
 
     fn tick(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        // Or a wake-up that nobody followed with a dequeue would hide the child's events.
+        self.wake = self.wake.filter(|t| *t > now);
         self.child.tick(now, cx);
     }
 

@@ -15,7 +15,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::mount::{MountFlags, mount};
 
-use crate::port::xdp::program::{self, Attached, Gate, Link, Mode};
+use super::nic::{IfName, NicFacts, XdpMode, XdpProgram};
+use crate::port::xdp::program::{Gate, Link, Mode, PROGRAM};
 use crate::run::DIRECTORY;
 use crate::sys::namespace;
 
@@ -236,68 +237,74 @@ pub enum WantedMode {
 ///
 /// # Errors
 /// If another program is there, or the kernel refuses.
-pub fn place(gate: &Gate, index: u32, nic: &str, wanted: WantedMode, pinned: bool) -> Result<Placed, Refused> {
+pub fn place(gate: &Gate, nic: &NicFacts, wanted: WantedMode, pinned: bool) -> Result<Placed, Refused> {
+    let name = nic.name.as_str();
     let namespace = namespace::network().map_err(failed("this network namespace"))?;
     // A bpffs takes no dots.
-    let pin = Path::new(PINS).join(format!("nic-{namespace}-{index}"));
+    let pin = Path::new(PINS).join(format!("nic-{namespace}-{}", nic.index));
     let leftover = in_pins(|| Link::open(&pin)).unwrap_or_else(Err).ok();
-    let there = program::attached(index).map_err(failed(nic))?;
-    let ours = leftover.as_ref().and_then(|link| link.info().ok()).filter(|info| info.interface == index);
-
-    if let (Some(link), Some(info), Some(there)) = (leftover, ours, there) {
-        if info.program == there.program {
-            return take_over(gate, link, there, pin, nic, wanted, pinned);
-        }
-    }
-    // Pinned, but its NIC is gone or its program detached: a name without a thing.
-    let _ = in_pins(|| std::fs::remove_file(&pin));
-    if let Some(there) = there {
-        return Err(foreign(nic, index, there));
-    }
-    let (link, mode) = attach(gate, index, nic, wanted)?;
-    let placed = Placed { link, pin: None, mode, replaced: false };
-    if pinned { keep(placed, pin, nic) } else { Ok(placed) }
-}
-
-fn take_over(
-    gate: &Gate,
-    link: Link,
-    there: Attached,
-    pin: PathBuf,
-    nic: &str,
-    wanted: WantedMode,
-    pinned: bool,
-) -> Result<Placed, Refused> {
-    let mode = there.mode.unwrap_or(Mode::Native);
-    let fits = match wanted {
+    let there = if leftover.is_some() { nic.xdp.clone() } else { settled(nic) };
+    let ours = leftover.filter(|link| link.info().is_ok_and(|i| i.interface == nic.index && at(&there) == i.program));
+    let mode =
+        there.as_ref().map(|program| if program.mode == XdpMode::Generic { Mode::Generic } else { Mode::Native });
+    let fits = |mode| match wanted {
         WantedMode::Auto => true,
         WantedMode::Native => mode == Mode::Native,
         WantedMode::Generic => mode == Mode::Generic,
     };
-    let index = link.info().map_err(failed(nic))?.interface;
-    if fits {
-        gate.replace(&link).map_err(failed(format!("replacing the gate at {nic}")))?;
-        if !pinned {
+    if !(pinned && ours.is_some()) {
+        // What is pinned belongs to a NIC that is gone, or shall not survive any more.
+        let _ = in_pins(|| std::fs::remove_file(&pin));
+    }
+    let there_was = ours.is_some();
+    match (ours, mode) {
+        (Some(link), Some(mode)) if fits(mode) => {
+            gate.replace(&link).map_err(failed(format!("replacing the gate at {name}")))?;
+            return Ok(Placed { link, pin: pinned.then_some(pin), mode, replaced: true });
+        }
+        (Some(link), _) => {
+            link.detach().map_err(failed(format!("detaching the old gate from {name}")))?;
             let _ = in_pins(|| std::fs::remove_file(&pin));
         }
-        return Ok(Placed { link, pin: pinned.then_some(pin), mode, replaced: true });
+        (None, _) => {
+            if let Some(there) = there {
+                return Err(foreign(nic, &there));
+            }
+        }
     }
-    link.detach().map_err(failed(format!("detaching the old gate from {nic}")))?;
-    let _ = in_pins(|| std::fs::remove_file(&pin));
-    let (link, mode) = attach(gate, index, nic, wanted)?;
-    let placed = Placed { link, pin: None, mode, replaced: true };
-    if pinned { keep(placed, pin, nic) } else { Ok(placed) }
+    let (link, mode) = attach(gate, nic, wanted)?;
+    let placed = Placed { link, pin: None, mode, replaced: there_was };
+    if pinned { keep(placed, pin, name) } else { Ok(placed) }
 }
 
-fn attach(gate: &Gate, index: u32, nic: &str, wanted: WantedMode) -> Result<(Link, Mode), Refused> {
-    let generic = || gate.attach(index, Mode::Generic).map(|link| (link, Mode::Generic)).map_err(failed(nic));
+fn at(program: &Option<XdpProgram>) -> u32 {
+    program.as_ref().map_or(0, |p| p.id)
+}
+
+/// The program at a NIC, when a gate of a process that is just ending has had time to go.
+fn settled(nic: &NicFacts) -> Option<XdpProgram> {
+    let name: IfName = nic.name.parse().ok()?;
+    let mut there = nic.xdp.clone();
+    for _ in 0..PATIENCE.0 {
+        if there.as_ref().is_none_or(|p| p.name.as_deref() != Some(PROGRAM)) {
+            break;
+        }
+        std::thread::sleep(PATIENCE.1);
+        there = NicFacts::inspect(&name).ok()?.xdp;
+    }
+    there
+}
+
+fn attach(gate: &Gate, nic: &NicFacts, wanted: WantedMode) -> Result<(Link, Mode), Refused> {
+    let name = nic.name.as_str();
+    let generic = || gate.attach(nic.index, Mode::Generic).map(|link| (link, Mode::Generic)).map_err(failed(name));
     if wanted == WantedMode::Generic {
         return generic();
     }
-    match gate.attach(index, Mode::Native) {
+    match gate.attach(nic.index, Mode::Native) {
         Ok(link) => Ok((link, Mode::Native)),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(nic)(error)),
-        Err(error) if wanted == WantedMode::Native => Err(Refused::NotNative { nic: nic.into(), error }),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(name)(error)),
+        Err(error) if wanted == WantedMode::Native => Err(Refused::NotNative { nic: name.into(), error }),
         Err(_) => generic(),
     }
 }
@@ -340,22 +347,25 @@ fn in_pins<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
     })?
 }
 
-fn foreign(nic: &str, index: u32, there: Attached) -> Refused {
-    let link = link_of(index, there.program);
+fn foreign(nic: &NicFacts, there: &XdpProgram) -> Refused {
+    let link = link_of(nic.index, there.id);
     let kind = if link.is_some() { "link_id" } else { "prog_id" };
-    let holder = match holder_of(kind, link.unwrap_or(there.program)) {
+    let holder = match holder_of(kind, link.unwrap_or(there.id)) {
         Some(pid) => format!("held by process {pid} ({})", command_of(pid)),
         None => "held by no running process".into(),
     };
-    let mode = there.mode.map_or("offloaded or several".into(), |m| m.to_string());
-    let remedy = match (link, there.mode) {
-        (Some(link), _) => format!("bpftool link detach id {link}"),
-        (None, Some(Mode::Generic)) => format!("ip link set dev {nic} xdpgeneric off"),
-        (None, Some(Mode::Native)) => format!("ip link set dev {nic} xdpdrv off"),
-        (None, None) => format!("ip link set dev {nic} xdp off"),
+    let (mode, word) = match there.mode {
+        XdpMode::Native => ("native", "xdpdrv"),
+        XdpMode::Generic => ("generic", "xdpgeneric"),
+        XdpMode::Hardware => ("hardware", "xdpoffload"),
+        XdpMode::Several => ("more than one", "xdp"),
     };
-    let program = format!("'{}' (number {})", program::program_name(there.program), there.program);
-    Refused::Foreign { nic: nic.into(), program, mode, holder, remedy }
+    let remedy = match link {
+        Some(link) => format!("bpftool link detach id {link}"),
+        None => format!("ip link set dev {} {word} off", nic.name),
+    };
+    let program = format!("'{}' (number {})", there.name.as_deref().unwrap_or("unknown"), there.id);
+    Refused::Foreign { nic: nic.name.clone(), program, mode: mode.into(), holder, remedy }
 }
 
 /// The number of the link that holds a program at a NIC, if a link does.

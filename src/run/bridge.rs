@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,17 +12,18 @@ use hdrhistogram::Histogram;
 use super::attach::{self, Lock, Placed, Refused, WantedMode};
 use super::clock;
 use super::links::Links;
+use super::nic::{self, IfName, NicFacts, NicGuard};
 use super::worker::{Direction, Handle, Poll, cores};
 use crate::classify::Hashing;
 use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
-use crate::port::xdp::program::{Gate, GateCounters, Mode, OnFailure};
+use crate::port::xdp::program::{Gate, GateCounters, MAX_QUEUES, Mode, OnFailure};
 use crate::port::xdp::{OpenError, Ports, Settings as PortSettings, SocketStatistics, XdpRx, XdpTx, open};
 use crate::qdisc::Compat;
 use crate::rng::Random;
+use crate::run::DIRECTORY;
 use crate::spec::Spec;
 use crate::stats::histogram::Sojourns;
-use crate::sys::nic::Nic;
 use crate::time::{Instant, MILLISECOND};
 
 /// Frames that can wait in each direction, unless said otherwise.
@@ -57,7 +59,7 @@ impl Way {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The names of OUTSIDE and INSIDE.
-    pub nics: [String; 2],
+    pub nics: [IfName; 2],
     /// What packets wait in, down and up.
     pub specs: [Spec; 2],
     /// How the instance is called.
@@ -83,8 +85,8 @@ pub struct Settings {
 /// Why a bridge cannot be.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no such NIC.
-    NoNic(String),
+    /// A NIC is not there, or cannot be the end of a wire.
+    Nic(nic::Error),
     /// Both are the same NIC.
     SameNic(String),
     /// The MTU of a NIC is larger than a frame's memory.
@@ -119,10 +121,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NoNic(nic) => write!(
-                f,
-                "there is no network interface '{nic}' in this network namespace; `ip -br link` shows those there are"
-            ),
+            Error::Nic(e) => e.fmt(f),
             Error::SameNic(nic) => write!(f, "OUTSIDE and INSIDE are both {nic}; a bridge needs two interfaces"),
             Error::Mtu { nic, mtu } => {
                 let most = PortSettings::LARGEST_MTU;
@@ -132,9 +131,8 @@ impl fmt::Display for Error {
                 write!(f, "--cores {wanted}: allowed are 1 and 2, and this process may use {there}")
             }
             Error::Queues { nic, queues } => {
-                let most = crate::port::xdp::program::MAX_QUEUES;
-                write!(f, "{nic} has {queues} receive queues, and a gate serves {most}: ")?;
-                write!(f, "`ethtool -L {nic} combined {most}`")
+                write!(f, "{nic} has {queues} receive queues, and a gate serves {MAX_QUEUES}: ")?;
+                write!(f, "`ethtool -L {nic} combined {MAX_QUEUES}`")
             }
             Error::Refused(e) => e.fmt(f),
             Error::Socket { nic, error } => write!(f, "{nic}: {error}"),
@@ -144,6 +142,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<nic::Error> for Error {
+    fn from(e: nic::Error) -> Self {
+        Error::Nic(e)
+    }
+}
 
 impl From<Refused> for Error {
     fn from(e: Refused) -> Self {
@@ -194,6 +198,7 @@ pub struct Bridge {
     spares: [Option<Sojourns>; 2],
     totals: [Sojourns; 2],
     facts: Facts,
+    _nics: [NicGuard; 2],
     _locks: [Lock; 3],
 }
 
@@ -220,6 +225,8 @@ pub struct Facts {
     pub specs: [Spec; 2],
     /// When it started.
     pub started: Instant,
+    /// What could not be set on the NICs, for people, one line each.
+    pub warnings: Vec<String>,
 }
 
 impl Bridge {
@@ -228,31 +235,31 @@ impl Bridge {
     /// # Errors
     /// If anything is in the way; nothing is left behind then.
     pub fn start(settings: &Settings) -> Result<Bridge, Error> {
-        let found = [0, 1].map(|i| Nic::named(&settings.nics[i]).map_err(|_| Error::NoNic(settings.nics[i].clone())));
-        let [outside, inside] = found;
-        let nics = [outside?, inside?];
-        // They may have been given by alternative names.
-        let io = Error::Io;
-        let names = both(|i| nics[i].name().map_err(|e| io("the name of an interface", e)))?;
-        if nics[0].index() == nics[1].index() {
-            return Err(Error::SameNic(names[0].clone()));
+        // Only to know who they are: the names may be alternative ones.
+        let found = both(|i| NicFacts::inspect(&settings.nics[i]))?;
+        if found[0].index == found[1].index {
+            return Err(Error::SameNic(found[0].name.clone()));
         }
+        let io = Error::Io;
         let own_cores = choose_cores(settings.cores)?;
         let poll = settings.poll.unwrap_or(if own_cores.is_empty() { Poll::Adaptive } else { Poll::Busy });
         let locks = [
             Lock::name(&settings.name)?,
-            Lock::nic(nics[0].index(), &names[0])?,
-            Lock::nic(nics[1].index(), &names[1])?,
+            Lock::nic(found[0].index, &found[0].name)?,
+            Lock::nic(found[1].index, &found[1].name)?,
         ];
+        let nics = both(|i| NicGuard::prepare(&settings.nics[i], Path::new(DIRECTORY)))?;
+        let facts = nics.each_ref().map(NicGuard::facts);
         let ports = PortSettings {
-            interfaces: [nics[0].index(), nics[1].index()],
-            queues: both(|i| queues(&nics[i], &names[i]))?,
-            mtu: both(|i| mtu(&nics[i], &names[i]))?.into_iter().max().unwrap_or(0),
+            interfaces: facts.map(|nic| nic.index),
+            queues: both(|i| queues(facts[i]))?,
+            mtu: mtu(facts[0])?.max(mtu(facts[1])?),
             frames: 0,
         };
         let rings = ports.in_rings(0).max(ports.in_rings(1));
         let ports = PortSettings { frames: (settings.waiting + rings).next_multiple_of(64), ..ports };
-        let opened = open_patiently(&ports).map_err(|error| Error::Socket { nic: names[error.nic].clone(), error })?;
+        let opened =
+            open_patiently(&ports).map_err(|error| Error::Socket { nic: facts[error.nic].name.clone(), error })?;
         let Ports { directions, sockets, zero_copy, links } = opened;
 
         let gates = both(|i| {
@@ -293,12 +300,13 @@ impl Bridge {
         let mut gates = Gates { gates, placed: Vec::new() };
         for i in 0..2 {
             let pinned = settings.on_failure.outlives_owner();
-            let placed = attach::place(&gates.gates[i], nics[i].index(), &names[i], settings.mode, pinned)?;
+            let placed = attach::place(&gates.gates[i], facts[i], settings.mode, pinned)?;
             gates.placed.push(placed);
         }
+        let links = Links::watch(ports.interfaces, links).map_err(|e| io("watching the links", e))?;
         let facts = Facts {
             name: settings.name.clone(),
-            nics: names,
+            nics: facts.map(|nic| nic.name.clone()),
             modes: [gates.placed[0].mode, gates.placed[1].mode],
             queues: ports.queues,
             zero_copy,
@@ -307,8 +315,8 @@ impl Bridge {
             cores: own_cores,
             specs: settings.specs.clone(),
             started: clock::now(),
+            warnings: nics.iter().flat_map(|nic| nic.warnings().to_vec()).collect(),
         };
-        let links = Links::watch(nics, links).map_err(|e| io("watching the links", e))?;
         Ok(Bridge {
             gates,
             workers,
@@ -317,6 +325,7 @@ impl Bridge {
             spares: [Some(Sojourns::new()), Some(Sojourns::new())],
             totals: [Sojourns::new(), Sojourns::new()],
             facts,
+            _nics: nics,
             _locks: locks,
         })
     }
@@ -358,20 +367,18 @@ fn both<A, E>(mut f: impl FnMut(usize) -> Result<A, E>) -> Result<[A; 2], E> {
     Ok([f(0)?, f(1)?])
 }
 
-fn queues(nic: &Nic, name: &str) -> Result<u32, Error> {
-    let queues = nic.receive_queues().map_err(|e| Error::Io("the queues of an interface", e))?;
-    if queues > crate::port::xdp::program::MAX_QUEUES {
-        return Err(Error::Queues { nic: name.into(), queues });
+fn queues(nic: &NicFacts) -> Result<u32, Error> {
+    if nic.rx_queues > MAX_QUEUES {
+        return Err(Error::Queues { nic: nic.name.clone(), queues: nic.rx_queues });
     }
-    Ok(queues)
+    Ok(nic.rx_queues.max(1))
 }
 
-fn mtu(nic: &Nic, name: &str) -> Result<u32, Error> {
-    let mtu = nic.mtu().map_err(|e| Error::Io("the MTU of an interface", e))?;
-    if mtu > PortSettings::LARGEST_MTU {
-        return Err(Error::Mtu { nic: name.into(), mtu });
+fn mtu(nic: &NicFacts) -> Result<u32, Error> {
+    if nic.mtu > PortSettings::LARGEST_MTU {
+        return Err(Error::Mtu { nic: nic.name.clone(), mtu: nic.mtu });
     }
-    Ok(mtu)
+    Ok(nic.mtu)
 }
 
 /// The last of the cores we may use: the first has the most to do besides.

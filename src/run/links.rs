@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-use crate::sys::nic::Nic;
+use super::nic::carries;
 
 /// `RTMGRP_LINK`: anything that happens to any interface.
 const LINK_EVENTS: u32 = 1;
@@ -17,15 +17,15 @@ const LINK_EVENTS: u32 = 1;
 #[derive(Debug)]
 pub struct Links {
     events: OwnedFd,
-    watched: [(Nic, Arc<AtomicBool>); 2],
+    watched: [(u32, Arc<AtomicBool>); 2],
 }
 
 impl Links {
-    /// Watches `nics`, and keeps `up` right from now on.
+    /// Watches the interfaces with these indices, and keeps `up` right from now on.
     ///
     /// # Errors
     /// If the kernel does not tell.
-    pub fn watch(nics: [Nic; 2], up: [Arc<AtomicBool>; 2]) -> io::Result<Links> {
+    pub fn watch(nics: [u32; 2], up: [Arc<AtomicBool>; 2]) -> io::Result<Links> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // No protocol is protocol 0, NETLINK_ROUTE.
         let events = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -54,7 +54,7 @@ impl Links {
         let mut changed = false;
         let state = [0, 1].map(|i| {
             let (nic, up) = &self.watched[i];
-            let running = nic.is_running().unwrap_or(false);
+            let running = carries(*nic);
             changed |= up.swap(running, Ordering::Relaxed) != running;
             running
         });

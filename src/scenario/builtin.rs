@@ -458,7 +458,7 @@ fn hosts(v: &Values) -> Result<Vec<Case>, String> {
             text += "client = \"host1\"\nserver = \"sv1\"\n";
             text += &bulk("host2", 8, direction, sender);
             let all: Vec<String> = (2..=9).map(|i| format!("\"sv{}\"", if n == 1 { 1 } else { i })).collect();
-            text += &format!("client = \"host2\"\nserver = [{}]\n", all.join(", "));
+            text += &format!("client = \"host2\"\nservers = [{}]\n", all.join(", "));
             out.push(Case { name, text: text + PING + "client = \"host1\"\nserver = \"sv1\"\n" });
         }
     }

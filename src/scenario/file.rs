@@ -99,19 +99,13 @@ struct RawHost {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(Text),
-    Many(Vec<Text>),
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawFlow {
     name: Option<Text>,
     count: Option<Spanned<i64>>,
     client: Option<Text>,
-    server: Option<OneOrMany>,
+    server: Option<Text>,
+    servers: Option<Vec<Text>>,
     app: Option<Text>,
     direction: Option<Text>,
     start: Option<Text>,
@@ -350,12 +344,9 @@ impl Reader<'_> {
 
     fn flow(&mut self, s: &Scenario, raw: &RawFlow, span: Range<usize>, i: usize) -> Checked<Flow> {
         let app = self.app(raw)?;
-        let servers = match &raw.server {
-            None => vec![self.host(s, None, Side::Server)?],
-            Some(OneOrMany::One(name)) => vec![self.host(s, Some(name), Side::Server)?],
-            Some(OneOrMany::Many(names)) => {
-                names.iter().map(|n| self.host(s, Some(n), Side::Server)).collect::<Checked<_>>()?
-            }
+        let servers = match &raw.servers {
+            None => vec![self.host(s, raw.server.as_ref(), Side::Server)?],
+            Some(names) => names.iter().map(|n| self.host(s, Some(n), Side::Server)).collect::<Checked<_>>()?,
         };
         if servers.is_empty() {
             return Err(Problem::at(span, "a flow needs a server"));

@@ -1,7 +1,7 @@
 //! Words of `codel` (`spec/codel.md` §1.7).
 
 use super::lex::Cursor;
-use super::{Grammar, SpecError, Word, units};
+use super::{Grammar, SpecError, Word, sce, units};
 use crate::qdisc::codel::Params;
 
 impl Grammar for Params {
@@ -17,6 +17,7 @@ impl Grammar for Params {
             sample: "ce_threshold 242us",
             help: "mark every packet that can be marked above this sojourn; default off",
         },
+        sce::WORD,
     ];
 
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, _: &mut Vec<String>) -> Result<(), SpecError> {
@@ -25,6 +26,7 @@ impl Grammar for Params {
             "target" => self.target_us = nonzero(args.arg(units::time_us)?, self.target_us),
             "interval" => self.interval_us = nonzero(args.arg(units::time_us)?, self.interval_us),
             "ce_threshold" => self.ce_threshold_us = Some(args.arg(units::time_us)?),
+            "sce_threshold" => self.sce_threshold = Some(sce::read(args)?),
             "ecn" | "noecn" => self.ecn = name == "ecn",
             _ => return Err(args.unknown("codel", &Self::allowed())),
         }
@@ -43,6 +45,7 @@ impl Grammar for Params {
         if let Some(us) = self.ce_threshold_us {
             out.push(format!("ce_threshold {}", units::show_us(us)));
         }
+        out.extend(self.sce_threshold.map(sce::show));
         if self.interval_us != default.interval_us {
             out.push(format!("interval {}", units::show_us(self.interval_us)));
         }

@@ -1,9 +1,22 @@
 //! Words of `fq_codel` (`spec/codel.md` §2.1).
 
 use super::codel::nonzero;
-use super::lex::Cursor;
-use super::{Grammar, SpecError, Word, units};
+use super::lex::{Cursor, Token};
+use super::{Grammar, SpecError, Word, sce, units};
+use crate::mark::ecn::{ECT_0, ECT_1};
 use crate::qdisc::fq_codel::Params;
+
+/// Reads an `fq_codel` stage.
+pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Params, SpecError> {
+    let params = Params::default().read("fq_codel", args, warnings)?;
+    let picked = |ecn: u8| ecn & params.ce_threshold_mask & 3 == params.ce_threshold_selector & 3;
+    let l4s = params.ce_threshold_mask & 3 != 0 && picked(ECT_1) && !picked(ECT_0);
+    if l4s && params.sce_threshold.is_some() {
+        let why = "sce_threshold makes ECT(1) a mark, and this ce_threshold_selector takes it for the sign of L4S; leave one away";
+        return Err(SpecError::new(stage.at, stage.text.len(), why));
+    }
+    Ok(params)
+}
 
 impl Grammar for Params {
     const WORDS: &'static [Word] = &[
@@ -41,6 +54,7 @@ impl Grammar for Params {
             sample: "ce_threshold_selector 0x01/0x03",
             help: "ce_threshold only for packets whose DS byte under MASK is VALUE; default all",
         },
+        sce::WORD,
         Word {
             name: "memory_limit",
             args: "SIZE",
@@ -75,6 +89,7 @@ impl Grammar for Params {
             "ce_threshold_selector" => {
                 (self.ce_threshold_selector, self.ce_threshold_mask) = args.arg(selector)?;
             }
+            "sce_threshold" => self.sce_threshold = Some(sce::read(args)?),
             "memory_limit" => {
                 let given = args.arg(units::size)?;
                 if given > Params::LARGEST_MEMORY {
@@ -110,6 +125,7 @@ impl Grammar for Params {
             let (value, mask) = (self.ce_threshold_selector, self.ce_threshold_mask);
             out.push(format!("ce_threshold_selector {value:#04x}/{mask:#04x}"));
         }
+        out.extend(self.sce_threshold.map(sce::show));
         if self.interval_us != default.interval_us {
             out.push(format!("interval {}", units::show_us(self.interval_us)));
         }

@@ -68,11 +68,23 @@ impl<'a> Cursor<'a> {
     /// If there is none, or `read` refuses it.
     pub fn arg<T>(&mut self, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, SpecError> {
         let keyword = self.last;
+        self.value(keyword.text, read)
+    }
+
+    /// The next word as a value of `keyword`, which may stand further back than one word.
+    ///
+    /// # Errors
+    /// As [`Cursor::arg`].
+    pub fn value<T>(&mut self, keyword: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, SpecError> {
         let Some(word) = self.next_word() else {
-            return Err(SpecError::new(self.end, 1, format!("\"{}\" needs a value", keyword.text)));
+            return Err(SpecError::new(self.end, 1, format!("\"{keyword}\" needs a value")));
         };
-        read(word.text)
-            .map_err(|why| SpecError::new(word.at, word.text.len(), format!("illegal \"{}\": {why}", keyword.text)))
+        read(word.text).map_err(|why| SpecError::new(word.at, word.text.len(), format!("illegal \"{keyword}\": {why}")))
+    }
+
+    /// Whether the next word begins with a digit: how tc tells an optional value from a keyword.
+    pub fn begins_with_digit(&self) -> bool {
+        self.peek().is_some_and(|w| w.text.starts_with(|c: char| c.is_ascii_digit()))
     }
 
     /// Like [`Cursor::arg`], but only if the next word can be read as such a value.

@@ -5,11 +5,15 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod cake;
 mod codel;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
+mod htb;
 pub mod lex;
+mod netem;
+mod sce;
 pub mod suggest;
 mod tbf;
 pub mod units;
@@ -18,6 +22,7 @@ use std::fmt;
 
 use crate::pipeline::{Link, Pipeline};
 use crate::qdisc::{self, Handle, Qdisc};
+use crate::units::Rate;
 use lex::{Cursor, Token, tokens};
 
 /// What is wrong with a specification, and where.
@@ -114,10 +119,16 @@ pub enum Stage {
     Tbf(qdisc::tbf::Params),
     /// `codel`.
     Codel(qdisc::codel::Params),
+    /// `htb`, one class.
+    Htb(qdisc::htb::Params),
+    /// `netem`.
+    Netem(Box<qdisc::netem::Params>),
     /// `fq_codel`.
     FqCodel(qdisc::fq_codel::Params),
     /// `dualpi2`.
     Dualpi2(qdisc::dualpi2::Params),
+    /// `cake`.
+    Cake(qdisc::cake::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -127,9 +138,12 @@ enum Role {
     Queue,
     /// Pulls from the queue before it.
     Puller,
+    /// Takes whatever comes and passes it on when it is due.
+    Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel", "fq_codel", "dualpi2"];
+const KINDS: &[&str] =
+    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -143,8 +157,11 @@ impl Stage {
             "bfifo" => fifo(Kind::Bytes, args, warnings),
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
+            "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
+            "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
-            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
+            "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -163,13 +180,38 @@ impl Stage {
             Stage::Codel(_) => "codel",
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
+            Stage::Cake(_) => "cake",
+            Stage::Htb(_) => "htb",
+            Stage::Netem(_) => "netem",
+        }
+    }
+
+    /// The rate at which it lets packets go, if it has one.
+    fn rate(&self) -> Option<Rate> {
+        match self {
+            Stage::Tbf(p) => Some(p.rate),
+            Stage::Htb(p) => Some(p.rate),
+            Stage::Netem(p) => p.rate.map(|r| r.rate),
+            Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
+        }
+    }
+
+    /// Whether it makes ECT(1) a mark (`true`), takes it for the sign of L4S (`false`), or neither.
+    fn reads_ect_1_as_sce(&self) -> Option<bool> {
+        match self {
+            Stage::Codel(p) => p.sce_threshold.map(|_| true),
+            Stage::FqCodel(p) => p.sce_threshold.map(|_| true),
+            Stage::Dualpi2(_) => Some(false),
+            _ => None,
         }
     }
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
-            Stage::Tbf(_) => Role::Puller,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
+            Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
+            Stage::Netem(_) => Role::Pusher,
         }
     }
 
@@ -179,8 +221,11 @@ impl Stage {
             Stage::Fifo(p) => Box::new(qdisc::fifo::Fifo::new(*p, link.mtu)),
             Stage::Tbf(p) => Box::new(qdisc::tbf::Tbf::new(p, child, link.mtu)),
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
+            Stage::Htb(p) => Box::new(qdisc::htb::Htb::new(p, child, link.mtu)),
+            Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
+            Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
         }
     }
 }
@@ -191,8 +236,11 @@ impl fmt::Display for Stage {
             Stage::Fifo(p) => p.words(),
             Stage::Tbf(p) => p.words(),
             Stage::Codel(p) => p.words(),
+            Stage::Htb(p) => p.words(),
+            Stage::Netem(p) => p.words(),
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
+            Stage::Cake(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -238,26 +286,43 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
             return Err(e);
         };
         let stage = Stage::parse(*kind, &mut Cursor::new(args, end), &mut warnings)?;
-        place(&stages, &stage, *kind)?;
+        place(&stages, &stage, *kind, &mut warnings)?;
         stages.push(stage);
         match bar {
             Some(i) => rest = &rest[i + 1..],
             None => break,
         }
     }
-    Ok(Parsed { spec: Spec { stages }, warnings })
+    let spec = Spec { stages };
+    warnings.extend(spec.short_limits(Link::default().mtu, None));
+    Ok(Parsed { spec, warnings })
 }
 
 /// Whether a stage may stand behind those before it.
-fn place(before: &[Stage], stage: &Stage, at: Token<'_>) -> Result<(), SpecError> {
+fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
     let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
-    match (before.last(), stage) {
-        (Some(queue), _) if queue.role() == Role::Queue && stage.role() == Role::Queue => {
-            let (a, b) = (queue.kind(), stage.kind());
+    let meaning = stage.reads_ect_1_as_sce();
+    let other = |b: &&Stage| b.reads_ect_1_as_sce().is_some_and(|m| meaning.is_some_and(|n| m != n));
+    if let Some(b) = before.iter().find(other) {
+        let (b, kind) = (b.kind(), stage.kind());
+        return refuse(format!(
+            "{b} and {kind}: to sce_threshold ECT(1) is a mark, to dualpi2 the sign of L4S; they cannot be on one path"
+        ));
+    }
+    let previous = before.last().map(|s| (s.kind(), s.role()));
+    let has_child = matches!(previous, Some((_, Role::Queue | Role::Puller)));
+    match (previous, stage) {
+        (Some((a, Role::Queue)), _) if stage.role() == Role::Queue => {
+            let b = stage.kind();
             refuse(format!("\"{a} | {b}\": {b} would drain {a} at once, so {a} would never queue; put a shaper such as tbf between them, or leave one away"))
         }
-        (Some(_), Stage::Tbf(_)) => Ok(()),
-        (None, Stage::Tbf(p)) if p.limit.is_none() => refuse(
+        (Some((a, Role::Queue)), Stage::Netem(_)) => {
+            warnings.push(format!(
+                "\"{a} | netem\": netem takes whatever comes, so {a} will never queue; a rate limit for {a} is \"{a} | tbf rate …\", and a delay belongs before {a} or behind the shaper"
+            ));
+            Ok(())
+        }
+        (_, Stage::Tbf(p)) if !has_child && p.limit.is_none() => refuse(
             "without a queue before it, tbf needs \"limit SIZE\" or \"latency TIME\" for its own, or write \"pfifo | tbf …\"".into(),
         ),
         _ => Ok(()),
@@ -292,19 +357,94 @@ impl Spec {
     /// The stages at work on a link.
     pub fn build(&self, link: Link) -> Pipeline {
         let mut built: Vec<Box<dyn Qdisc>> = Vec::new();
+        let mut previous = None;
         for (i, stage) in self.stages.iter().enumerate() {
-            let child = match stage.role() {
-                Role::Puller => built.pop(),
-                Role::Queue => None,
+            let child = match (stage.role(), previous) {
+                (Role::Puller, Some(Role::Queue | Role::Puller)) => built.pop(),
+                _ => None,
             };
             let handle = match self.stages.get(i + 1).map(Stage::role) {
                 Some(Role::Puller) => Handle::CHILD,
                 _ => Handle::ROOT,
             };
             built.push(stage.build(link, handle, child));
+            previous = Some(stage.role());
         }
         Pipeline::new(built)
     }
+
+    /// What each delay stage keeps under way when the largest frames, `mtu` bytes with the link
+    /// header, come as fast as the stages behind it and a port of rate `port` let them: its
+    /// parameters and the figure, where there is a rate to count with.
+    fn delays(&self, mtu: u32, port: Option<Rate>) -> Vec<(&qdisc::netem::Params, Option<qdisc::netem::Need>)> {
+        let mut below = port;
+        let mut out = Vec::new();
+        for stage in self.stages.iter().rev() {
+            if let Stage::Netem(p) = stage {
+                out.push((p.as_ref(), p.need(below, mtu)));
+            }
+            below = Rate::lower(stage.rate(), below);
+        }
+        out.reverse();
+        out
+    }
+
+    /// A line for each delay stage whose limit is less than what is under way in it, and so drops
+    /// packets that no queue of the network would (`spec/netem.md` §10).
+    pub fn short_limits(&self, mtu: u32, port: Option<Rate>) -> Vec<String> {
+        let short = |(p, need): (&qdisc::netem::Params, Option<qdisc::netem::Need>)| {
+            let need = need.filter(|n| n.packets > u64::from(p.limit))?;
+            Some(format!(
+                "netem: limit {} drops packets: {} take {} of {} bytes; write \"limit {}\", or more if packets are smaller",
+                p.limit,
+                under_way(&need),
+                need.packets,
+                need.len,
+                need.packets
+            ))
+        };
+        self.delays(mtu, port).into_iter().filter_map(short).collect()
+    }
+
+    /// Frames that the delay stages of this pipeline hold at most, and which a live port must have
+    /// beside those of its rings and queues: the larger of limit and need of each.
+    pub fn frames_needed(&self, mtu: u32, port: Option<Rate>) -> u64 {
+        let held = |(p, need): &(&qdisc::netem::Params, Option<qdisc::netem::Need>)| {
+            need.map_or(0, |n| n.packets).max(u64::from(p.limit))
+        };
+        self.delays(mtu, port).iter().map(held).sum()
+    }
+
+    /// Whether the delay stages can do with `available` frames of `frame_bytes` bytes of memory each.
+    ///
+    /// # Errors
+    /// The arithmetic, and what to write or to provide, if not.
+    pub fn fit(&self, available: u64, frame_bytes: u64, mtu: u32, port: Option<Rate>) -> Result<(), String> {
+        let needed = self.frames_needed(mtu, port);
+        if needed <= available {
+            return Ok(());
+        }
+        let terms: Vec<_> = self
+            .delays(mtu, port)
+            .iter()
+            .map(|(p, need)| match need {
+                Some(n) if n.packets > u64::from(p.limit) => format!("{} frames for {}", n.packets, under_way(n)),
+                _ => format!("{} frames for limit {}", p.limit, p.limit),
+            })
+            .collect();
+        let mib = |frames: u64| (u128::from(frames) * u128::from(frame_bytes)).div_ceil(1 << 20);
+        Err(format!(
+            "netem needs {needed} frames ({}), {} MiB at {frame_bytes} bytes each, and there is room for {available} ({} MiB); shorten the delay, lower the rate behind it or the limit, or provide more memory",
+            terms.join(" + "),
+            mib(needed),
+            mib(available)
+        ))
+    }
+}
+
+/// `125000000 B/s × 0.025 s`, with the unit people write.
+fn under_way(need: &qdisc::netem::Need) -> String {
+    format!("{} for {}", units::show_rate(need.rate), units::show_ns(need.nanos))
 }
 
 impl fmt::Display for Spec {

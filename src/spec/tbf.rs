@@ -87,11 +87,7 @@ impl Grammar for Params {
             "overhead" => self.overhead = args.arg(units::integer(0..=65535))? as u16,
             "mpu" => self.mpu = args.arg(units::integer(0..=65535))? as u16,
             "linklayer" => {
-                self.link_layer = args.arg(|word| match word {
-                    "ethernet" => Ok(LinkLayer::Ethernet),
-                    "atm" | "adsl" => Ok(LinkLayer::Atm),
-                    _ => Err("allowed: ethernet, atm, adsl".into()),
-                })?;
+                self.link_layer = args.arg(link_layer)?;
             }
             _ => return Err(args.unknown("tbf", &Self::allowed())),
         }
@@ -127,9 +123,18 @@ impl Grammar for Params {
     }
 }
 
+/// The name of a link layer.
+pub(super) fn link_layer(word: &str) -> Result<LinkLayer, String> {
+    match word {
+        "ethernet" => Ok(LinkLayer::Ethernet),
+        "atm" | "adsl" => Ok(LinkLayer::Atm),
+        _ => Err("allowed: ethernet, atm, adsl".into()),
+    }
+}
+
 /// `SIZE[/CELL]`: a bucket that is not empty. The cell size once chose a table's grain; it has no
 /// effect on any decision, so it is checked and forgotten.
-fn bucket(word: &str) -> Result<u32, String> {
+pub(super) fn bucket(word: &str) -> Result<u32, String> {
     let (size, cell) = word.split_once('/').map_or((word, None), |(s, c)| (s, Some(c)));
     if let Some(cell) = cell {
         let cell = units::count(cell)?;

@@ -21,6 +21,7 @@ fn every_word_counts(stage: &str, words: &[Word]) {
             "codel" => name == "noecn",
             "fq_codel" => name == "ecn",
             "dualpi2" => ["drop_on_overload", "drop_dequeue", "l4s_ect", "split_gso"].contains(&name),
+            "cake" => word.help.contains("(default)"),
             _ => name == "nowash",
         };
         let without_effect = default_is(word.name);
@@ -30,7 +31,8 @@ fn every_word_counts(stage: &str, words: &[Word]) {
 
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
-    use qdisc::{codel, fifo, fq_codel, tbf};
+    use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
+    every_word_counts("cake", cake::Params::WORDS);
     every_word_counts("pfifo", fifo::Params::WORDS);
     every_word_counts("bfifo", fifo::Params::WORDS);
     every_word_counts("pfifo_head_drop", fifo::Params::WORDS);
@@ -38,6 +40,8 @@ fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
     every_word_counts("fq_codel", fq_codel::Params::WORDS);
     every_word_counts("dualpi2", dualpi2::Words::WORDS);
     every_word_counts("pfifo | tbf rate 1mbit", tbf::Params::WORDS);
+    every_word_counts("htb rate 1mbit", htb::Params::WORDS);
+    every_word_counts("netem", netem::Params::WORDS);
 }
 
 #[test]
@@ -49,11 +53,23 @@ fn pipelines_of_the_manual_read_back() {
         "tbf rate 8mbit burst 8k limit 60k overhead 18 linklayer atm",
         "codel limit 7 target 1ms interval 10ms ecn ce_threshold 0",
         "codel|tbf rate 1mbit|tbf rate 2mbit",
+        "netem limit 5k delay 25ms 1ms 25% distribution normal ordered | codel ce_threshold 242us | htb rate 1gbit",
+        "htb rate 20mbit ceil 50mbit burst 15k cburst 3k overhead 24 mpu 84 quantum 3000 prio 1",
+        "netem loss state 1% 90% 10% 80% 0.5% ecn duplicate 1% 3% corrupt 0.1% 5% seed 18446744073709551615",
+        "netem delay 10ms 3ms 9% reorder 25% 50% gap 5 rate 8mbit -14 48 5",
+        "netem delay 0 1ms",
+        "netem slot distribution pareto 1ms 100us packets 5 bytes 64k",
+        "netem slot distribution uniform 1ms 100us",
+        "netem loss 1% 25%",
+        "netem loss gemodel 1%",
+        "codel | tbf rate 10mbit | netem delay 10ms | tbf rate 1gbit limit 1m",
         "fq_codel ce_threshold 242us | tbf rate 1gbit",
         "fq_codel limit 1200 flows 65536 quantum 300 target 5ms noecn ce_threshold 1ms ce_threshold_selector 0x01/0x3 memory_limit 4Mb drop_batch 8",
         "dualpi2 target 15ms tupdate 16ms alpha 0.156250 beta 3.195312 step_thresh 1ms coupling_factor 2 classic_protection 10% l4s_ect",
         "dualpi2 step_thresh 8pkts min_qlen_step 1 any_ect overflow drop_enqueue no_split_gso memlimit 150000",
         "dualpi2 max_rtt 100ms typical_rtt 15ms",
+        "codel sce_threshold 500us ce_threshold 2ms | tbf rate 1gbit",
+        "fq_codel sce_threshold 1ms 5ms ce_threshold 10ms ce_threshold_selector 0xb8/0xfc",
     ] {
         reads_back(line);
     }
@@ -95,6 +111,10 @@ fn what_cannot_be_meant_is_refused() {
         ("dualpi2 classic_protection 101", 27),
         ("dualpi2 step_thresh 3x", 20),
         ("dualpi2 step_thresh 3p step_thresh 1ms", 35),
+        ("codel sce_threshold 5ms 5ms", 24),
+        ("codel sce_threshold", 19),
+        ("fq_codel sce_threshold 1ms ce_threshold_selector 1/3", 0),
+        ("codel sce_threshold 1ms | tbf rate 1mbit | dualpi2", 43),
         ("dualpi2 max_rtt 1ms typical_rtt 2ms", 0),
         ("dualpi2 max_rtt 1000s", 0),
         ("codel | pfifo", 8),
@@ -105,6 +125,32 @@ fn what_cannot_be_meant_is_refused() {
         ("pfifo | tbf rate 10mbit peakrate 9mbit mtu 2k", 8),
         ("pfifo | tbf rate 10mbit peakrate 11mbit", 8),
         ("pfifo | tbf rate 10mbit linklayer ppp", 34),
+        ("netem delay 1ms | tbf rate 1mbit", 18),
+        ("htb ceil 1mbit", 0),
+        ("htb rate 2mbit ceil 1mbit", 0),
+        ("netem limit 0", 0),
+        ("netem loss 0% loss gemodel 1%", 14),
+        ("netem loss 101%", 11),
+        ("netem ecn", 0),
+        ("netem loss 0% ecn", 0),
+        ("netem delay -5ms", 12),
+        ("netem delay 5ms -1ms", 16),
+        ("netem reorder 5%", 0),
+        ("netem delay 1ms gap 5", 0),
+        ("netem delay 1ms distribution normal", 0),
+        ("netem delay 2ms 1ms distribution gauss", 33),
+        ("netem delay 2ms 1ms distribution /nonexistent/table", 33),
+        ("netem loss state 60% 10% 0% 0% 50%", 31),
+        ("netem loss state 60% 60% 50%", 25),
+        ("netem rate 10%", 11),
+        ("netem rate 1mbit 20 -48", 20),
+        ("netem rate 1mbit 20 48 -48", 23),
+        ("netem slot 2ms 1ms", 15),
+        ("netem slot distribution normal 1ms 0", 35),
+        ("netem slot 1ms bytes 5 packets 5", 23),
+        ("netem seed -1", 11),
+        ("netem ordered", 0),
+        ("netem delay .5ms 1ms .25", 21),
     ] {
         let e = parse(line).expect_err(line);
         assert_eq!(e.at, at, "{line}: {e}");
@@ -115,6 +161,85 @@ fn what_cannot_be_meant_is_refused() {
 fn a_zero_that_tc_would_not_send_keeps_the_default() {
     assert_eq!(spec("codel limit 0 target 0 interval 0"), spec("codel"));
     assert_ne!(spec("codel ce_threshold 0"), spec("codel"));
+}
+
+fn warned(line: &str) -> Vec<String> {
+    parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).warnings
+}
+
+#[test]
+fn a_beginning_of_a_word_names_the_whole() {
+    for (line, word) in
+        [("netem d 5ms", "delay"), ("netem lo 1%", "loss"), ("netem li 5", "limit"), ("netem se 5", "seed")]
+    {
+        assert_eq!(parse(line).unwrap_err().nearest.as_deref(), Some(word), "{line}");
+    }
+}
+
+#[test]
+fn a_limit_below_what_is_under_way_is_said_with_the_number() {
+    let only = |line: &str| {
+        let w = warned(line);
+        assert_eq!(w.len(), 1, "{line}: {w:?}");
+        w.into_iter().next().unwrap()
+    };
+    let w = only("netem delay 25ms | codel | tbf rate 1gbit");
+    assert!(w.contains("limit 1000") && w.contains("1gbit for 25ms") && w.contains("\"limit 2066\""), "{w}");
+    assert!(only("netem delay 200ms rate 1gbit").contains("limit 16514"));
+    assert!(warned("netem limit 2066 delay 25ms | codel | tbf rate 1gbit").is_empty());
+    assert!(warned("netem delay 25ms | codel | tbf rate 100mbit").is_empty());
+    assert!(warned("netem delay 25ms | codel").is_empty(), "without a rate there is nothing to count with");
+    let port = Some(Rate::from_bits_per_second(10_000_000_000));
+    assert_eq!(spec("netem delay 25ms | codel").short_limits(1514, port).len(), 1);
+}
+
+#[test]
+fn frames_for_delays_are_counted_and_refused_with_the_arithmetic() {
+    let far = spec("netem delay 500ms | codel | tbf rate 1gbit");
+    assert_eq!(far.frames_needed(1514, None), 41_283);
+    assert_eq!(spec("codel | tbf rate 1gbit").frames_needed(1514, None), 0);
+    assert_eq!(spec("netem delay 1ms limit 5000 | pfifo | tbf rate 1gbit").frames_needed(1514, None), 5000);
+    assert_eq!(far.fit(41_283, 4096, 1514, None), Ok(()));
+    let why = far.fit(16_384, 4096, 1514, None).unwrap_err();
+    for part in ["41283 frames", "1gbit for 500ms", "162 MiB", "16384 (64 MiB)"] {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn a_queue_that_a_delay_would_drain_is_warned_about() {
+    assert!(warned("codel | netem rate 10mbit")[0].contains("will never queue"));
+    assert!(warned("codel | tbf rate 10mbit | netem delay 10ms").is_empty());
+}
+
+#[test]
+fn what_netem_does_not_do_as_one_may_think_is_said() {
+    for (line, part) in [
+        ("netem delay 100", "read as 100us"),
+        ("netem slot 800000", "read as 800000ns"),
+        ("netem delay 10ms 20ms", "(25.0 % of them)"),
+        ("netem delay 2s 1s", "not quite even"),
+        ("netem delay 10s 3s", "cut to 2147483647ns"),
+        ("netem delay 10ms 1ms 25%", "no effect"),
+        ("netem loss 1% 25%", "0.00 %"),
+        ("netem loss 5% 10%", "1.2"),
+        ("netem delay 1ms delay 2ms", "given twice"),
+    ] {
+        assert!(warned(line).iter().any(|w| w.contains(part)), "{line}: {:?}", warned(line));
+    }
+    assert!(warned("netem delay 10ms 1ms loss 1% duplicate 1% corrupt 1%").is_empty());
+}
+
+#[test]
+fn the_loss_of_a_model_in_the_long_run_is_known() {
+    let loss = |line: &str| match spec(line).stages()[0].clone() {
+        Stage::Netem(p) => p.loss.long_run(),
+        other => panic!("{other}"),
+    };
+    assert!((loss("netem loss 10%") - 0.1).abs() < 1e-9);
+    assert!((loss("netem loss gemodel 1% 10%") - 0.01 / 0.11).abs() < 1e-8);
+    // Four states that are two: in and out of a lossy burst.
+    assert!((loss("netem loss state 1% 10%") - 0.01 / 0.11).abs() < 1e-8);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! tc's units: rates, times, sizes, integers (`spec/cake.md` §3.2), read exactly and refused where
 //! tc would wrap or cut to nothing.
 
-use crate::units::Rate;
+use crate::units::{Fraction, Rate};
 
 /// Splits a word into the longest C floating-point literal at its start and the rest.
 fn literal(word: &str) -> Result<(f64, &str), String> {
@@ -109,6 +109,74 @@ pub fn time_us(word: &str) -> Result<u32, String> {
     Ok(us as u32)
 }
 
+const NANO_UNITS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("nsec", 1),
+    ("nsecs", 1),
+    ("us", 1_000),
+    ("usec", 1_000),
+    ("usecs", 1_000),
+    ("ms", 1_000_000),
+    ("msec", 1_000_000),
+    ("msecs", 1_000_000),
+    ("s", 1_000_000_000),
+    ("sec", 1_000_000_000),
+    ("secs", 1_000_000_000),
+];
+
+/// The longest time that [`time_ns`] reads: 1000 hours.
+const LONGEST_NS: u64 = 3_600_000_000_000_000;
+
+/// A time in ns, read as a decimal number without rounding on the way (a fraction of a nanosecond
+/// is cut off). Without a unit it is counted in `bare` ns.
+///
+/// # Errors
+/// Not a decimal number, not a unit, negative, or more than 1000 hours.
+pub fn time_ns(word: &str, bare: u64) -> Result<u64, String> {
+    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    let (number, suffix) = word.split_at(end);
+    if word.starts_with('-') {
+        return Err("a time cannot be negative".into());
+    }
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + part.len() == 0 || part.contains('.') {
+        return Err(format!("\"{word}\" does not begin with a decimal number"));
+    }
+    let lower = suffix.to_ascii_lowercase();
+    let scale = match NANO_UNITS.iter().find(|(name, _)| *name == lower) {
+        Some((_, scale)) => *scale,
+        None if suffix.is_empty() => bare,
+        None => return Err(format!("\"{suffix}\" is no unit of a time; allowed: ns, us, ms, s")),
+    };
+    let too_long = || format!("{word} is more than 1000 hours");
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
+    // More digits than a u64 holds are far below a nanosecond.
+    let part = &part[..part.len().min(18)];
+    let below = part.parse::<u128>().map_or(0, |p| p * u128::from(scale) / 10u128.pow(part.len() as u32));
+    let nanos = u128::from(whole) * u128::from(scale) + below;
+    u64::try_from(nanos).ok().filter(|n| *n <= LONGEST_NS).ok_or_else(too_long)
+}
+
+/// Whether a time is written without a unit and is not zero, so that tools disagree about it.
+pub fn has_no_unit(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.bytes().any(|b| (b'1'..=b'9').contains(&b))
+}
+
+/// A percentage, 0…100, with or without the sign.
+///
+/// # Errors
+/// Not a number, not followed by `%` or nothing, or outside 0…100.
+pub fn percent(word: &str) -> Result<Fraction, String> {
+    let (value, suffix) = literal(word)?;
+    if !suffix.is_empty() && suffix != "%" {
+        return Err(format!("\"{word}\" is no percentage"));
+    }
+    if !(0.0..=100.0).contains(&value) {
+        return Err(format!("{word} is outside 0%…100%"));
+    }
+    Ok(Fraction::from_ratio(value / 100.0))
+}
+
 const SIZE_UNITS: &[(&str, f64)] = &[
     ("", 1.0),
     ("b", 1.0),
@@ -140,23 +208,10 @@ pub fn size(word: &str) -> Result<u32, String> {
 /// # Errors
 /// Not such a number, or out of range.
 pub fn integer(range: std::ops::RangeInclusive<i64>) -> impl Fn(&str) -> Result<i64, String> {
-    move |word| {
-        let (sign, body) = match word.strip_prefix('-') {
-            Some(rest) => (-1, rest),
-            None => (1, word),
-        };
-        let value = if let Some(hex) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
-            i64::from_str_radix(hex, 16)
-        } else if body.len() > 1 && body.starts_with('0') {
-            i64::from_str_radix(&body[1..], 8)
-        } else {
-            body.parse()
-        };
-        match value.map(|v| v * sign) {
-            Ok(v) if range.contains(&v) => Ok(v),
-            Ok(_) => Err(format!("{word} is outside {}…{}", range.start(), range.end())),
-            Err(_) => Err(format!("\"{word}\" is not a whole number")),
-        }
+    move |word| match crate::units::c_integer(word) {
+        Some(v) if range.contains(&v) => Ok(v),
+        Some(_) => Err(format!("{word} is outside {}…{}", range.start(), range.end())),
+        None => Err(format!("\"{word}\" is not a whole number")),
     }
 }
 
@@ -176,6 +231,18 @@ pub fn show_rate(rate: Rate) -> String {
 /// The shortest exact spelling of a time in microseconds.
 pub fn show_us(us: u32) -> String {
     scaled_exact(u64::from(us), 1000, &["us", "ms", "s"])
+}
+
+/// The shortest exact spelling of a time in nanoseconds.
+pub fn show_ns(ns: u64) -> String {
+    if ns == 0 { "0us".into() } else { scaled_exact(ns, 1000, &["ns", "us", "ms", "s"]) }
+}
+
+/// The shortest percentage that reads as this share.
+pub fn show_percent(share: Fraction) -> String {
+    let value = share.ratio() * 100.0;
+    let short = (0..12).map(|digits| format!("{value:.digits$}%")).find(|text| percent(text) == Ok(share));
+    short.unwrap_or_else(|| format!("{value}%"))
 }
 
 /// The shortest exact spelling of a size.
@@ -222,6 +289,52 @@ mod tests {
         assert_eq!(time_us("0.0000009s"), Ok(0));
         for word in ["5000s", "-5ms", "10ns", "5 ms"] {
             assert!(time_us(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn nanoseconds_are_read_without_rounding_and_say_their_unit() {
+        for (word, bare, ns) in [
+            ("25ms", 1, 25_000_000),
+            ("0.1s", 1, 100_000_000),
+            ("1.5", 1000, 1500),
+            ("7", 1, 7),
+            (".000000001s", 1, 1),
+            ("0.9999999999s", 1, 999_999_999),
+            ("0.7ns", 1, 0),
+        ] {
+            assert_eq!(time_ns(word, bare), Ok(ns), "{word}");
+        }
+        for word in ["-1ms", "1e3ms", "ms", ".", "1.2.3s", "4000000s", "99999999999999999999ms", "5 ms", "1h"] {
+            assert!(time_ns(word, 1).is_err(), "{word}");
+        }
+        assert!(has_no_unit("100") && has_no_unit("0.5") && !has_no_unit("0") && !has_no_unit("1us"));
+    }
+
+    #[test]
+    fn percentages_round_as_recorded_and_read_back() {
+        for (text, raw) in [
+            ("0.0000001", 4),
+            ("0.1", 4294967),
+            ("1%", 42949673),
+            ("5", 214748365),
+            ("10", 429496730),
+            ("25%", 1073741824),
+            ("50", 2147483648),
+            ("90", 3865470566),
+            ("99.9%", 4290672328),
+            ("100%", u32::MAX),
+        ] {
+            assert_eq!(percent(text), Ok(Fraction(raw)), "{text}");
+            let shown = show_percent(Fraction(raw));
+            assert_eq!(percent(&shown), Ok(Fraction(raw)));
+            assert!(shown.len() <= 10, "{shown}");
+        }
+        for raw in (0..=u32::MAX).step_by(4_294_967) {
+            assert_eq!(percent(&show_percent(Fraction(raw))), Ok(Fraction(raw)));
+        }
+        for text in ["-1%", "100.1%", "1%%", "x", "5ms"] {
+            assert!(percent(text).is_err(), "{text}");
         }
     }
 

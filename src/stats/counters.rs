@@ -20,7 +20,8 @@
 //! | | `loss` | lost on purpose by an impairment |
 //! | | `stale` | older than a second when the link came back |
 //! | | `flushed` | taken out by a change of parameters |
-//! | `marked` | `ecn` | CE since the AQM chose to mark instead of drop |
+//! | `marked` | `ecn` | CE since the AQM chose to mark instead of drop (CoDel, COBALT) |
+//! | | `pi2` | CE since dualpi2's probability chose so |
 //! | | `ce_threshold` | CE since the sojourn was above `ce_threshold` |
 //! | | `step` | CE by dualpi2's step |
 //! | | `sce` | ECT(0) made ECT(1) since the sojourn was above `sce_threshold` |
@@ -64,8 +65,10 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// Packets whose headers could not be read; best effort.
     pub unparsed: u64,
-    /// Of the packets sent: those marked CE since the AQM chose to.
+    /// Of the packets sent: those marked CE since CoDel or COBALT chose to.
     pub marked_ecn: u64,
+    /// Those marked CE since dualpi2's probability chose so.
+    pub marked_pi2: u64,
     /// Those marked CE since they waited longer than `ce_threshold`.
     pub marked_ce_threshold: u64,
     /// Those marked CE by a step.
@@ -94,6 +97,7 @@ impl Counters {
         self.sent_bytes += u64::from(packet.len);
         self.left.count(packet, packet.ds);
         self.marked_ecn += u64::from(packet.marks.has(Marks::ECN));
+        self.marked_pi2 += u64::from(packet.marks.has(Marks::PI2));
         self.marked_ce_threshold += u64::from(packet.marks.has(Marks::CE_THRESHOLD));
         self.marked_step += u64::from(packet.marks.has(Marks::STEP));
         self.marked_sce += u64::from(packet.marks.has(Marks::SCE));

@@ -5,12 +5,14 @@ pub mod format;
 pub mod histogram;
 pub mod report;
 pub mod rows;
+mod tc_cake;
 mod tc_fq;
 pub mod tc_json;
+mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{codel, dualpi2, fifo, fq_codel, tbf};
+use crate::qdisc::{Compat, cake, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -82,10 +84,16 @@ pub enum StageStats {
     Tbf(Box<tbf::Stats>),
     /// codel.
     Codel(Box<codel::Stats>),
+    /// htb.
+    Htb(Box<htb::Stats>),
+    /// netem.
+    Netem(Box<netem::Stats>),
     /// fq_codel.
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
     Dualpi2(Box<dualpi2::Stats>),
+    /// cake.
+    Cake(Box<cake::Stats>),
 }
 
 impl StageStats {
@@ -97,6 +105,34 @@ impl StageStats {
             StageStats::Codel(s) => &s.basic,
             StageStats::FqCodel(s) => &s.basic,
             StageStats::Dualpi2(s) => &s.basic,
+            StageStats::Cake(s) => &s.basic,
+            StageStats::Htb(s) => &s.basic,
+            StageStats::Netem(s) => &s.basic,
+        }
+    }
+
+    /// Drops as the kernel that is imitated counts them: Linux 6.12 counts `netem`'s marks, too.
+    pub fn drops(&self) -> u64 {
+        match self {
+            StageStats::Netem(s) if s.compat == Compat::V6_12 => s.basic.drops + s.tally.ecn_marked,
+            other => other.basic().drops,
+        }
+    }
+
+    /// Packets taken back or let past others.
+    pub fn requeues(&self) -> u64 {
+        match self {
+            StageStats::Netem(s) => s.tally.reordered,
+            _ => 0,
+        }
+    }
+
+    /// Whether the stage pulls from a queue that it made for itself, which tc does not list.
+    pub fn has_own_queue(&self) -> bool {
+        match self {
+            StageStats::Tbf(s) => s.own_queue,
+            StageStats::Htb(s) => s.own_queue,
+            _ => false,
         }
     }
 
@@ -106,8 +142,11 @@ impl StageStats {
             StageStats::Fifo { kind, .. } => kind.word(),
             StageStats::Tbf(_) => "tbf",
             StageStats::Codel(_) => "codel",
+            StageStats::Htb(_) => "htb",
+            StageStats::Netem(_) => "netem",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
+            StageStats::Cake(_) => "cake",
         }
     }
 
@@ -119,7 +158,13 @@ impl StageStats {
             | StageStats::Tbf(_)
             | StageStats::Codel(_)
             | StageStats::FqCodel(_)
-            | StageStats::Dualpi2(_) => Vec::new(),
+            | StageStats::Htb(_)
+            | StageStats::Netem(_) => Vec::new(),
+            StageStats::Cake(s) => {
+                let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
+                s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()
+            }
+            StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }
 }

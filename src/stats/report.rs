@@ -150,9 +150,15 @@ impl Report {
         out
     }
 
-    fn marked(&self) -> [(&'static str, u64); 4] {
+    fn marked(&self) -> [(&'static str, u64); 5] {
         let c = &self.counters;
-        [("ecn", c.marked_ecn), ("ce_threshold", c.marked_ce_threshold), ("step", c.marked_step), ("sce", c.marked_sce)]
+        [
+            ("ecn", c.marked_ecn),
+            ("pi2", c.marked_pi2),
+            ("ce_threshold", c.marked_ce_threshold),
+            ("step", c.marked_step),
+            ("sce", c.marked_sce),
+        ]
     }
 
     /// Tins in the order they are shown, with their histograms.

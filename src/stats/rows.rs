@@ -25,8 +25,8 @@ pub fn rows<'a>(dev: &'a str, stages: &'a [StageStats]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(stages.len());
     for stats in stages {
         let parent = rows.last().map(|r| r.handle);
-        // tc does not list the queue that a tbf makes for itself.
-        if matches!(rows.last(), Some(Row { stats: StageStats::Tbf(t), .. }) if t.own_queue) {
+        // tc does not list the queue that a shaper makes for itself.
+        if rows.last().is_some_and(|r| r.stats.has_own_queue()) {
             continue;
         }
         let handle = if rows.is_empty() { 1 } else { rows.len() as u32 * 0x10 };

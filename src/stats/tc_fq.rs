@@ -1,18 +1,44 @@
 //! What tc prints for `fq_codel` (`spec/codel.md` §2.6) and `dualpi2` (`spec/dualpi2.md` §10), as text
-//! and as JSON.
+//! and as JSON; and for `sce_threshold`, which tc does not have, in the same manner.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
 use super::format::{size, time_us};
-use crate::qdisc::codel::Ticks;
+use crate::mark::sce;
+use crate::qdisc::codel::{Law, Tally, Ticks};
 use crate::qdisc::dualpi2::{self, EcnMask, Step, reported_gain};
 use crate::qdisc::fq_codel;
 
 /// A line's text in pieces, each kept only if it has something to say.
 fn joined(pieces: impl IntoIterator<Item = String>) -> String {
     pieces.into_iter().collect()
+}
+
+/// `sce_threshold` among the options, if there is one.
+pub(super) fn sce_options(law: &Law) -> String {
+    let Some(t) = law.sce_threshold else { return String::new() };
+    let us = |n: u32| time_us(n.into());
+    match t.high_us() == t.low_us() {
+        true => format!("sce_threshold {} ", us(t.low_us())),
+        false => format!("sce_threshold {} {} ", us(t.low_us()), us(t.high_us())),
+    }
+}
+
+/// Its marks among the figures, if there is one.
+pub(super) fn sce_xstats(law: &Law, tally: &Tally) -> String {
+    law.sce_threshold.map_or(String::new(), |_| format!(" sce_mark {}", tally.sce_mark))
+}
+
+/// `sce_threshold` among the options, µs: one, or two for a ramp.
+pub(super) fn sce_json_options(threshold: Option<sce::Threshold>, out: &mut Map<String, Value>) {
+    if let Some(t) = threshold {
+        out.insert("sce_threshold".into(), t.low_us().into());
+        if t.high_us() != t.low_us() {
+            out.insert("sce_threshold_high".into(), t.high_us().into());
+        }
+    }
 }
 
 pub(super) fn fq_codel_options(s: &fq_codel::Stats) -> String {
@@ -31,6 +57,7 @@ pub(super) fn fq_codel_options(s: &fq_codel::Stats) -> String {
     joined([
         format!("limit {}p flows {} quantum {} target {} ", s.limit, s.flows, s.quantum, us(law.target)),
         threshold,
+        sce_options(law),
         format!("interval {} memory_limit {} ", us(law.interval), size(s.memory_limit.into())),
         if law.ecn { "ecn ".into() } else { String::new() },
         format!("drop_batch {} ", s.drop_batch),
@@ -45,6 +72,7 @@ pub(super) fn fq_codel_xstats(s: &fq_codel::Stats) -> String {
             s.tally.maxpacket, s.drop_overlimit, s.new_flow_count, s.tally.ecn_mark
         ),
         if_any(s.tally.ce_mark, format!(" ce_mark {}", s.tally.ce_mark)),
+        sce_xstats(&s.law, &s.tally),
         if_any(s.memory_used, format!(" memory_used {}", size(s.memory_used.into()))),
         if_any(s.drop_overmemory, format!(" drop_overmemory {}", s.drop_overmemory)),
         format!("\n  new_flows_len {} old_flows_len {}\n", s.new_flows_len, s.old_flows_len),
@@ -65,6 +93,8 @@ pub(super) fn fq_codel_json_options(s: &fq_codel::Stats) -> Map<String, Value> {
             put("ce_threshold_mask", s.law.ce_threshold_mask.into());
         }
     }
+    sce_json_options(s.law.sce_threshold, &mut out);
+    let mut put = |key: &str, value: Value| out.insert(key.into(), value);
     put("interval", s.law.interval.as_us().into());
     put("memory_limit", s.memory_limit.into());
     if s.law.ecn {
@@ -82,6 +112,9 @@ pub(super) fn fq_codel_json_xstats(s: &fq_codel::Stats, out: &mut Map<String, Va
     put("ecn_mark", s.tally.ecn_mark);
     if s.tally.ce_mark != 0 {
         put("ce_mark", s.tally.ce_mark);
+    }
+    if s.law.sce_threshold.is_some() {
+        put("sce_mark", s.tally.sce_mark);
     }
     if s.memory_used != 0 {
         put("memory_used", s.memory_used);

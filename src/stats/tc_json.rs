@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::StageStats;
 use super::rows::Row;
-use super::{Basic, StageStats};
-use super::{tc_fq, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, tbf};
 use crate::units::LinkLayer;
 
@@ -29,7 +29,7 @@ pub fn stage(row: &Row<'_>) -> Map<String, Value> {
         }
     }
     put("options", Value::Object(options(row.stats)));
-    basic(row.stats.basic(), &mut out);
+    basic(row.stats, &mut out);
     xstats(row.stats, &mut out);
     out
 }
@@ -40,18 +40,22 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Fifo { limit, .. } => object(json!({ "limit": limit })),
         StageStats::Tbf(s) => tbf_options(s),
         StageStats::Codel(s) => codel_options(s),
+        StageStats::Htb(s) => tc_netem::htb_options(s),
+        StageStats::Netem(s) => tc_netem::netem_options(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
+        StageStats::Cake(s) => object(tc_cake::options_json(s)),
     }
 }
 
-fn basic(b: &Basic, out: &mut Map<String, Value>) {
+fn basic(stats: &StageStats, out: &mut Map<String, Value>) {
+    let b = stats.basic();
     let figures = json!({
         "bytes": b.sent_bytes,
         "packets": b.sent_packets,
-        "drops": b.drops,
+        "drops": stats.drops(),
         "overlimits": b.overlimits,
-        "requeues": 0,
+        "requeues": stats.requeues(),
         "backlog": b.backlog,
         "qlen": b.qlen,
     });
@@ -62,8 +66,11 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
     match stats {
         StageStats::Fifo { .. } | StageStats::Tbf(_) => {}
         StageStats::Codel(s) => codel_xstats(s, out),
+        StageStats::Htb(s) => tc_netem::htb_figures(s, out),
+        StageStats::Netem(s) => tc_netem::netem_figures(s, out),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
+        StageStats::Cake(s) => out.append(&mut object(tc_cake::xstats_json(s))),
     }
 }
 
@@ -93,6 +100,7 @@ fn codel_options(s: &codel::Stats) -> Map<String, Value> {
     if s.law.ce_threshold != codel::Ticks::DISABLED {
         out.insert("ce_threshold".into(), s.law.ce_threshold.as_us().into());
     }
+    tc_fq::sce_json_options(s.law.sce_threshold, &mut out);
     out.insert("interval".into(), s.law.interval.as_us().into());
     if s.law.ecn {
         out.insert("ecn".into(), true.into());
@@ -114,6 +122,9 @@ fn codel_xstats(s: &codel::Stats, out: &mut Map<String, Value>) {
     put("drop_overlimit", s.drop_overlimit.into());
     if s.tally.ce_mark != 0 {
         put("ce_mark", s.tally.ce_mark.into());
+    }
+    if s.law.sce_threshold.is_some() {
+        put("sce_mark", s.tally.sce_mark.into());
     }
 }
 

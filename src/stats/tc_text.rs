@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use super::StageStats;
 use super::format::{rate, size, time_us};
 use super::rows::Row;
-use super::{Basic, StageStats};
-use super::{tc_fq, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, fifo, tbf};
 use crate::units::LinkLayer;
 
@@ -21,7 +21,7 @@ pub fn stage(row: &Row<'_>) -> String {
     }
     out.push_str(&options(row.stats));
     out.push('\n');
-    basic(row.stats.basic(), &mut out);
+    basic(row.stats, &mut out);
     xstats(row.stats, &mut out);
     out
 }
@@ -33,19 +33,23 @@ pub fn options(stats: &StageStats) -> String {
         StageStats::Fifo { limit, .. } => format!("limit {limit}p"),
         StageStats::Tbf(s) => tbf_options(s),
         StageStats::Codel(s) => codel_options(s),
+        StageStats::Htb(s) => tc_netem::htb_text(s),
+        StageStats::Netem(s) => tc_netem::netem_text(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_options(s),
+        StageStats::Cake(s) => tc_cake::options_text(s),
     }
 }
 
-fn basic(b: &Basic, out: &mut String) {
+fn basic(stats: &StageStats, out: &mut String) {
+    let (b, requeues) = (stats.basic(), stats.requeues());
     push(
         out,
         format_args!(
-            " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) \n backlog {} {}p requeues 0\n",
+            " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {requeues}) \n backlog {} {}p requeues {requeues}\n",
             b.sent_bytes,
             b.sent_packets,
-            b.drops,
+            stats.drops(),
             b.overlimits,
             size(b.backlog),
             b.qlen
@@ -57,8 +61,11 @@ fn xstats(stats: &StageStats, out: &mut String) {
     match stats {
         StageStats::Fifo { .. } | StageStats::Tbf(_) => {}
         StageStats::Codel(s) => codel_xstats(s, out),
+        StageStats::Htb(s) => tc_netem::htb_xstats(s, out),
+        StageStats::Netem(s) => tc_netem::netem_xstats(s, out),
         StageStats::FqCodel(s) => out.push_str(&tc_fq::fq_codel_xstats(s)),
         StageStats::Dualpi2(s) => out.push_str(&tc_fq::dualpi2_xstats(s)),
+        StageStats::Cake(s) => tc_cake::xstats_text(s, out),
     }
 }
 
@@ -87,6 +94,7 @@ fn codel_options(s: &codel::Stats) -> String {
     if s.law.ce_threshold != codel::Ticks::DISABLED {
         push(&mut out, format_args!("ce_threshold {} ", time_us(s.law.ce_threshold.as_us().into())));
     }
+    out.push_str(&tc_fq::sce_options(&s.law));
     push(&mut out, format_args!("interval {} ", time_us(s.law.interval.as_us().into())));
     if s.law.ecn {
         out.push_str("ecn ");
@@ -114,6 +122,7 @@ fn codel_xstats(s: &codel::Stats, out: &mut String) {
     if s.tally.ce_mark != 0 {
         push(out, format_args!(" ce_mark {}", s.tally.ce_mark));
     }
+    out.push_str(&tc_fq::sce_xstats(&s.law, &s.tally));
     out.push('\n');
 }
 

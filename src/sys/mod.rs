@@ -5,12 +5,10 @@
 
 #[cfg(feature = "xdp")]
 pub mod namespace;
-#[cfg(feature = "xdp")]
-pub mod nic;
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Reads a socket's `TCP_INFO` into `into` and says how many bytes this kernel filled in.
 ///
@@ -49,6 +47,35 @@ pub fn join_promiscuous(packet_socket: BorrowedFd<'_>, ifindex: u32) -> io::Resu
         )
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A packet socket that sends and receives whole frames of any kind at one interface.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW`, `ENODEV` for no such interface.
+pub fn packet_socket(ifindex: u32) -> io::Result<OwnedFd> {
+    let all = (libc::ETH_P_ALL as u16).to_be();
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(all)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: all,
+        sll_ifindex: i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the pointer is to one live `sockaddr_ll` and the length is its size.
+    let status = unsafe {
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), mem::size_of_val(&address) as libc::socklen_t)
+    };
+    if status == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Moves the calling thread into a new, empty network namespace, which lasts as long as a thread or a socket is in it.

@@ -11,7 +11,7 @@ use crate::classify::{Hashing, Headers};
 use crate::packet::Packet;
 use crate::pipeline::Pipeline;
 use crate::pool::{Frame, Pool, Slot};
-use crate::qdisc::{Cx, Drops, Frames};
+use crate::qdisc::{Cx, Drops, Frames, Levels};
 use crate::rng::Random;
 use crate::stats::StageStats;
 use crate::time::{Instant, SECOND};
@@ -39,6 +39,8 @@ pub struct Run {
     pub peak_packets: u32,
     /// See `peak_packets`.
     pub peak_bytes: u64,
+    /// Largest memory and tins, likewise.
+    pub peak_levels: Levels,
     /// 16-bit and 32-bit draws.
     pub draws: [u64; 2],
     /// The moment of the last event.
@@ -62,16 +64,21 @@ pub struct Update {
     pub prob: u32,
 }
 
-/// Headers of the packets in the queue, by slot.
+/// What is known of the packets in the queue beside their records: number and headers, by slot.
 #[derive(Default)]
-struct Heads(HashMap<usize, Vec<u8>>);
+struct Heads(HashMap<usize, (u64, Vec<u8>)>);
 
 impl Frames for Heads {
     fn bytes(&self, slot: Slot, _: &Packet) -> &[u8] {
-        self.0.get(&slot.index()).map_or(&[], Vec::as_slice)
+        self.0.get(&slot.index()).map_or(&[], |(_, bytes)| bytes)
     }
     fn bytes_mut(&mut self, slot: Slot, _: &Packet) -> &mut [u8] {
-        self.0.get_mut(&slot.index()).map_or(&mut [], Vec::as_mut_slice)
+        self.0.get_mut(&slot.index()).map_or(&mut [], |(_, bytes)| bytes)
+    }
+    fn copy(&mut self, from: Slot, to: Slot, _: &Packet) {
+        if let Some(head) = self.0.get(&from.index()).cloned() {
+            self.0.insert(to.index(), head);
+        }
     }
 }
 
@@ -82,7 +89,6 @@ struct Device<'p> {
     drops: Drops,
     hashing: Hashing,
     heads: Heads,
-    ids: HashMap<usize, u64>,
     busy_until: Option<Instant>,
     watchdog: Option<Instant>,
     run: Run,
@@ -112,17 +118,18 @@ pub fn run(
     let mut device = Device {
         pipeline,
         setup,
-        pool: Pool::new(arrivals.len()),
+        // Room for a copy of each, which netem may make.
+        pool: Pool::new(2 * arrivals.len()),
         drops: Drops::default(),
         hashing: Hashing::Numbered(Default::default()),
         heads: Heads::default(),
-        ids: HashMap::new(),
         busy_until: None,
         watchdog: None,
         run: Run {
             outcomes: Vec::with_capacity(arrivals.len()),
             peak_packets: 0,
             peak_bytes: 0,
+            peak_levels: Levels::default(),
             draws: [0, 0],
             end: base,
             updates: Vec::new(),
@@ -147,7 +154,9 @@ impl Device<'_> {
     fn advance(&mut self, until: Instant, to_the_end: bool) {
         loop {
             let idle = self.busy_until.is_none();
-            if to_the_end && idle && self.pipeline.packets() == 0 {
+            let drained = to_the_end && idle && self.pipeline.packets() == 0;
+            let timer = self.watchdog.filter(|_| self.pipeline.stages().any(|s| s.ends_by_timer()));
+            if drained && timer.is_none() {
                 return;
             }
             let busy = self.busy_until.unwrap_or(Instant::NEVER);
@@ -166,6 +175,9 @@ impl Device<'_> {
                 self.note_update(next);
             }
             self.serve(next);
+            if drained {
+                return;
+            }
         }
     }
 
@@ -201,12 +213,14 @@ impl Device<'_> {
             ..Packet::default()
         };
         headers.apply(packet);
-        self.heads.0.insert(frame.slot().index(), bytes);
-        self.ids.insert(frame.slot().index(), a.id);
+        self.heads.0.insert(frame.slot().index(), (a.id, bytes));
         self.pipeline.enqueue(now, frame, &headers, cx!(self));
         self.run.end = now;
         self.run.peak_packets = self.run.peak_packets.max(self.pipeline.packets());
         self.run.peak_bytes = self.run.peak_bytes.max(self.pipeline.bytes());
+        if let Some(root) = self.pipeline.stages().next_back() {
+            self.run.peak_levels.raise(&root.levels());
+        }
         self.collect_drops(now);
         self.serve(now);
     }
@@ -251,10 +265,10 @@ impl Device<'_> {
     fn record(&mut self, now: Instant, frame: Frame, dropped: Option<crate::qdisc::Reason>) {
         let packet = self.pool[&frame];
         let slot = frame.slot().index();
-        self.heads.0.remove(&slot);
+        let (id, _) = self.heads.0.remove(&slot).expect("every packet has a number");
         let seen = self.pipeline.stages().next_back().map(|s| s.observe(&packet)).unwrap_or_default();
         self.run.outcomes.push(Outcome {
-            id: self.ids.remove(&slot).expect("every packet has a number"),
+            id,
             t_ns: now.since(self.setup.clock_base),
             sojourn_ns: now.since(packet.arrived),
             marks: packet.marks,

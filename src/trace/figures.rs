@@ -3,9 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::pipeline::Pipeline;
-use crate::qdisc::{Qdisc, codel, dualpi2, fq_codel, tbf};
-use crate::stats::{Basic, StageStats};
+use crate::qdisc::netem::Spacing;
+use crate::qdisc::{Qdisc, codel, dualpi2, fq_codel, htb, netem, tbf};
+use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::trace::cake_figures;
 use crate::units::LinkLayer;
 
 /// The options as the kernel would report them, for the stage that is the root.
@@ -23,6 +25,23 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
             "buffer_ticks": s.depth / 64,
             "mtu_ticks": s.peak.map_or(0, |(_, depth, _)| depth / 64),
         }),
+        StageStats::Netem(s) => netem_options(&s),
+        StageStats::Htb(s) => json!({
+            "rate2quantum": 10,
+            "default": 1,
+            "direct_qlen": s.direct_qlen,
+            "class": {
+                "rate": s.rate.time.rate().bytes_per_second(),
+                "ceil": s.ceil.time.rate().bytes_per_second(),
+                "buffer_ticks": s.rate.depth / 64,
+                "cbuffer_ticks": s.ceil.depth / 64,
+                "quantum": s.quantum,
+                "prio": s.prio,
+                "overhead": s.rate.time.overhead,
+                "mpu": s.rate.time.mpu,
+                "linklayer": link_layer(s.rate.time.link_layer),
+            },
+        }),
         StageStats::Codel(s) => {
             let mut v = json!({
                 "target": s.law.target.as_us(),
@@ -37,6 +56,7 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
         }
         StageStats::FqCodel(s) => fq_codel_options(&s),
         StageStats::Dualpi2(s) => dualpi2_options(&s),
+        StageStats::Cake(s) => cake_figures::options(&s.params),
     }
 }
 
@@ -47,7 +67,7 @@ pub fn snapshot(pipeline: &Pipeline, base: Instant, now: Instant) -> Value {
 
 fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
     let stats = stage.stats(now);
-    let mut out = basic(stats.basic(), base, now);
+    let mut out = basic(&stats, base, now);
     match &stats {
         StageStats::Fifo { limit, .. } => {
             out.insert("internal".into(), json!({ "limit": limit }));
@@ -56,8 +76,11 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
             out.insert("internal".into(), tbf(s, base));
         }
         StageStats::Codel(s) => codel(s, &mut out),
+        StageStats::Htb(s) => htb(s, base, &mut out),
+        StageStats::Netem(s) => netem(s, base, &mut out),
         StageStats::FqCodel(s) => fq_codel(s, &mut out),
         StageStats::Dualpi2(s) => dualpi2(s, &mut out),
+        StageStats::Cake(s) => cake_figures::figures(s, base, &mut out),
     }
     if let Some(child) = stage.child() {
         out.insert("child".into(), self::stage(child, base, now));
@@ -65,13 +88,14 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
     Value::Object(out)
 }
 
-fn basic(b: &Basic, base: Instant, now: Instant) -> Map<String, Value> {
+fn basic(stats: &StageStats, base: Instant, now: Instant) -> Map<String, Value> {
     let mut out = Map::new();
+    let b = stats.basic();
     let mut put = |name: &str, v: u64| out.insert(name.into(), v.into());
     put("t_ns", now.since(base));
     put("sent_bytes", b.sent_bytes);
     put("sent_packets", b.sent_packets);
-    put("drops", b.drops);
+    put("drops", stats.drops());
     put("overlimits", b.overlimits);
     put("backlog_bytes", b.backlog);
     put("qlen", b.qlen.into());
@@ -95,6 +119,68 @@ fn tbf(s: &tbf::Stats, base: Instant) -> Value {
         "ptokens_ns": ptokens,
         "checkpoint_ns": s.checkpoint.since(base),
     })
+}
+
+fn netem_options(s: &netem::Stats) -> Value {
+    let p = &s.params;
+    let rate = p.rate.map_or(0, |r| r.rate.bytes_per_second());
+    let (overhead, cell, cell_overhead) = p.rate.map_or((0, 0, 0), |r| (r.overhead, r.cell, r.cell_overhead));
+    let unlimited = |n: u32| if n == 0 { i32::MAX as u32 } else { n };
+    let (min, max) = match p.slots.as_ref().map(|s| &s.spacing) {
+        Some(Spacing::Between(min, max)) => (*min, *max),
+        _ => (0, 0),
+    };
+    json!({
+        "limit": p.limit,
+        "latency_ns": p.delay,
+        "gap": p.gap,
+        "reorder": p.reorder.0,
+        "rate": rate,
+        "packet_overhead": overhead,
+        "cell_size": cell,
+        "cell_overhead": cell_overhead,
+        "slot": {
+            "min_delay": min,
+            "max_delay": max,
+            "max_packets": p.slots.as_ref().map_or(0, |s| unlimited(s.packets)),
+            "max_bytes": p.slots.as_ref().map_or(0, |s| unlimited(s.bytes)),
+        },
+    })
+}
+
+fn netem(s: &netem::Stats, base: Instant, out: &mut Map<String, Value>) {
+    let internal = json!({
+        "limit": s.params.limit,
+        "latency_ns": s.params.delay,
+        "slot_next_ns": s.slot_opens.map_or(0, |t| t.since(base)),
+        "requeues": s.tally.reordered,
+    });
+    out.insert("internal".into(), internal);
+}
+
+fn htb(s: &htb::Stats, base: Instant, out: &mut Map<String, Value>) {
+    out.insert("direct_packets".into(), s.direct_packets.into());
+    let class = json!({
+        "sent_packets": s.class_sent[0],
+        "sent_bytes": s.class_sent[1],
+        "drops": s.class_drops,
+        "lends": s.class_sent[0],
+        "borrows": 0,
+    });
+    out.insert("class".into(), class);
+    let internal = json!({
+        "rate_mult": s.rate.time.mult,
+        "rate_shift": s.rate.time.shift,
+        "ceil_mult": s.ceil.time.mult,
+        "ceil_shift": s.ceil.time.shift,
+        "buffer_ns": s.rate.depth,
+        "cbuffer_ns": s.ceil.depth,
+        "mbuffer_ns": htb::MBUFFER,
+        "tokens_ns": s.rate.tokens,
+        "ctokens_ns": s.ceil.tokens,
+        "checkpoint_ns": s.checkpoint.since(base),
+    });
+    out.insert("internal".into(), internal);
 }
 
 fn codel(s: &codel::Stats, out: &mut Map<String, Value>) {

@@ -19,6 +19,8 @@ use crate::time::Instant;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bpf.o"));
 
+/// What the program is called.
+pub const PROGRAM: &str = "weir_gate";
 /// The most receive queues a gate can serve.
 pub const MAX_QUEUES: u32 = 256;
 
@@ -346,49 +348,36 @@ impl Link {
     }
 }
 
-/// The XDP program at a NIC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attached {
-    /// Its number.
-    pub program: u32,
-    /// How it is run; `None` for a NIC's own hardware, or for several at once.
-    pub mode: Option<Mode>,
-}
-
-/// Which program is at a NIC.
+/// Attaches a program that passes everything, in native mode: a veth has NAPI then, without which
+/// what another interface redirects to its peer is lost (decisions.md 18). It stays until
+/// `ip link set dev … xdp off` or until the interface is gone.
 ///
 /// # Errors
-/// If there is no such NIC.
-pub fn attached(interface: u32) -> io::Result<Option<Attached>> {
-    let mut opts = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    // SAFETY: `opts` says its size and outlives the call.
-    result(unsafe { libbpf_sys::bpf_xdp_query(interface as i32, 0, &raw mut opts) })?;
-    let mode = match u32::from(opts.attach_mode) {
-        0 => return Ok(None),
-        libbpf_sys::XDP_ATTACHED_DRV => Some(Mode::Native),
-        libbpf_sys::XDP_ATTACHED_SKB => Some(Mode::Generic),
-        _ => None,
-    };
-    let program = [opts.prog_id, opts.drv_prog_id, opts.skb_prog_id, opts.hw_prog_id].into_iter().find(|id| *id != 0);
-    Ok(Some(Attached { program: program.unwrap_or(0), mode }))
-}
-
-/// The name of a program; empty if it is gone.
-pub fn program_name(id: u32) -> String {
-    // SAFETY: any number may be asked for.
-    let Ok(fd) = owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) }) else { return String::new() };
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `len` bytes of `info`, which is plain data and asks for
-    // no arrays.
-    let done = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len) };
-    if done != 0 {
-        return String::new();
-    }
-    info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0).map(char::from).collect()
+/// If the kernel refuses; a program that is there already stays.
+pub fn pass_everything(interface: u32) -> io::Result<()> {
+    let pass = [
+        libbpf_sys::bpf_insn {
+            code: (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8,
+            imm: libbpf_sys::XDP_PASS as i32,
+            ..Default::default()
+        },
+        libbpf_sys::bpf_insn { code: (libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8, ..Default::default() },
+    ];
+    // SAFETY: two instructions and two strings that outlive the call; no options.
+    let program = owned(unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"pass_all".as_ptr(),
+            c"Dual BSD/GPL".as_ptr(),
+            pass.as_ptr(),
+            pass.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        )
+    })?;
+    let flags = libbpf_sys::XDP_FLAGS_DRV_MODE | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
+    // SAFETY: an open descriptor; no options.
+    let done = unsafe { libbpf_sys::bpf_xdp_attach(interface as i32, program.as_raw_fd(), flags, std::ptr::null()) };
+    result(done).map(|_| ())
 }
 
 #[cfg(test)]

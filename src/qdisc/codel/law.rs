@@ -3,7 +3,7 @@
 //! It knows nothing of how packets are kept: a [`Source`] hands it the next one. `codel` and
 //! `fq_codel` both run on it.
 
-use crate::mark::ecn;
+use crate::mark::{ecn, sce};
 use crate::packet::{Marks, Packet};
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Reason};
@@ -69,6 +69,8 @@ pub struct Law {
     pub ce_threshold_selector: u8,
     /// See `ce_threshold_selector`; zero for all packets.
     pub ce_threshold_mask: u8,
+    /// Sojourn above which ECT(0) becomes ECT(1).
+    pub sce_threshold: Option<sce::Threshold>,
     /// Which kernel's limits on drops per call and on the shortest step apply.
     pub compat: Compat,
 }
@@ -102,6 +104,8 @@ pub struct Tally {
     pub ecn_mark: u32,
     /// Packets marked for their sojourn.
     pub ce_mark: u32,
+    /// Packets made ECT(1) for their sojourn.
+    pub sce_mark: u32,
 }
 
 /// Where the packets of a queue come from.
@@ -173,6 +177,7 @@ impl State {
             self.dropping = false;
             return None;
         };
+        let clock = now;
         let now = Ticks::at(now);
         let mut head = Some(first);
         let above = self.judge(&head, now, law, tally, source, cx);
@@ -189,6 +194,10 @@ impl State {
         if self.ldelay.after(law.ce_threshold) && law.selects(&cx.pool[&frame]) && ecn::set_ce(&mut cx.pool[&frame]) {
             tally.ce_mark += 1;
             cx.pool[&frame].marks.add(Marks::CE_THRESHOLD);
+        }
+        if let Some(threshold) = law.sce_threshold {
+            let packet = &mut cx.pool[&frame];
+            tally.sce_mark += u32::from(threshold.apply(clock.since(packet.enqueued), packet, cx.random));
         }
         Some(frame)
     }

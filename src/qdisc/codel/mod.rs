@@ -4,6 +4,7 @@ mod law;
 
 use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
+use crate::mark::sce;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
@@ -25,11 +26,20 @@ pub struct Params {
     pub ecn: bool,
     /// Sojourn above which every packet that can be marked is marked, µs.
     pub ce_threshold_us: Option<u32>,
+    /// Sojourn above which ECT(0) becomes ECT(1).
+    pub sce_threshold: Option<sce::Threshold>,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Params { limit: 1000, target_us: 5000, interval_us: 100_000, ecn: false, ce_threshold_us: None }
+        Params {
+            limit: 1000,
+            target_us: 5000,
+            interval_us: 100_000,
+            ecn: false,
+            ce_threshold_us: None,
+            sce_threshold: None,
+        }
     }
 }
 
@@ -43,6 +53,7 @@ impl Params {
             ce_threshold: self.ce_threshold_us.map_or(Ticks::DISABLED, Ticks::from_us),
             ce_threshold_selector: 0,
             ce_threshold_mask: 0,
+            sce_threshold: self.sce_threshold,
             compat: link.compat,
         }
     }

@@ -40,6 +40,12 @@ impl Controller {
         Controller { target, tupdate, alpha, beta, ceiling, prob: 0, last_delay: 0, runs: 0, next: None }
     }
 
+    /// Takes over another's parameters and goes on from its own state.
+    pub(super) fn change(&mut self, other: Controller) {
+        let Controller { target, tupdate, alpha, beta, ceiling, .. } = other;
+        *self = Controller { target, tupdate, alpha, beta, ceiling, prob: self.prob.min(ceiling), ..*self };
+    }
+
     /// When it will run next; `None` as long as nobody told it the time.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next

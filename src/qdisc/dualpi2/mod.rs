@@ -14,6 +14,7 @@ use crate::packet::{Marks, Packet};
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
 use crate::rng::Random;
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::{Instant, MICROSECOND};
 use controller::Controller;
@@ -194,6 +195,10 @@ enum Class {
     /// L, out of the AQM's reach.
     Exempt,
 }
+
+/// The classes' names and numbers in [`Packet::tin`].
+pub const TINS: [(&str, usize); 3] =
+    [("classic", Class::Classic as usize), ("l4s", Class::L4s as usize), ("exempt", Class::Exempt as usize)];
 
 impl Class {
     fn of(tin: u8) -> Class {
@@ -387,15 +392,23 @@ impl Dualpi2 {
         let [wc, wl] = self.weights();
         let (c_waits, l_waits) = (!self.c.queue.is_empty(), !self.l.queue.is_empty());
         let from_l = l_waits && (!c_waits || self.credit <= 0);
-        let (lane, weight) = match (from_l, c_waits) {
-            (true, _) => (&mut self.l, if c_waits { wc } else { 0 }),
-            (false, true) => (&mut self.c, if l_waits { -wl } else { 0 }),
+        let weight = match (from_l, c_waits) {
+            (true, true) => wc,
+            (false, true) if l_waits => -wl,
+            (true, false) | (false, true) => 0,
             (false, false) => {
                 self.credit = self.credit_init();
                 return None;
             }
         };
-        let frame = lane.pop(cx)?;
+        let frame = self.take(from_l, cx)?;
+        let change = weight.wrapping_mul(cx.pool[&frame].len as i32);
+        Some((frame, change))
+    }
+
+    /// Takes out the oldest packet of L, or of C, accounting included.
+    fn take(&mut self, from_l: bool, cx: &mut Cx<'_>) -> Option<Frame> {
+        let frame = if from_l { self.l.pop(cx)? } else { self.c.pop(cx)? };
         let packet = &cx.pool[&frame];
         self.basic.removed(packet.len);
         self.memory -= packet.truesize;
@@ -403,7 +416,7 @@ impl Dualpi2 {
             self.low.qlen -= 1;
             self.low.backlog -= u64::from(packet.len);
         }
-        Some((frame, weight.wrapping_mul(packet.len as i32)))
+        Some(frame)
     }
 
     fn run_controller(&mut self, now: Instant) {
@@ -534,6 +547,27 @@ impl Qdisc for Dualpi2 {
             memory_limit: self.memory_limit,
             l: self.low,
         }))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Dualpi2(_) => Ok(()),
+            other => Err(super::other_kind("dualpi2", other)),
+        }
+    }
+
+    /// The controller goes on from where it is. What is beyond smaller limits leaves from the head of
+    /// C first, then of L (`spec/dualpi2.md` §11).
+    fn change(&mut self, stage: &Stage, link: Link, _: Instant, cx: &mut Cx<'_>) {
+        let Stage::Dualpi2(p) = stage else { return };
+        self.params = *p;
+        self.mtu = link.mtu;
+        self.memory_limit = p.memory_limit(link.mtu);
+        self.controller.change(p.controller());
+        while self.basic.qlen > self.params.limit || self.memory > self.memory_limit {
+            let Some(frame) = self.take(self.c.queue.is_empty(), cx) else { break };
+            self.drop(frame, Reason::Flushed, cx);
+        }
     }
 
     fn observe(&self, packet: &Packet) -> Observation {

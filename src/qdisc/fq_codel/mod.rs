@@ -8,9 +8,11 @@ mod lists;
 use super::codel::{Law, Source, State, Tally, Ticks};
 use super::{Cx, Handle, Observation, Qdisc, Reason};
 use crate::classify::Headers;
+use crate::mark::sce;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 use backlogs::Backlogs;
@@ -38,6 +40,8 @@ pub struct Params {
     pub ce_threshold_selector: u8,
     /// See `ce_threshold_selector`; zero for all packets.
     pub ce_threshold_mask: u8,
+    /// Sojourn above which ECT(0) becomes ECT(1).
+    pub sce_threshold: Option<sce::Threshold>,
     /// Memory held at most, bytes of truesize.
     pub memory_limit: u32,
     /// Packets dropped from the fattest flow at most, each time a limit is passed.
@@ -52,6 +56,10 @@ impl Params {
     /// Larger memory limits are cut to this many bytes.
     pub const LARGEST_MEMORY: u32 = 1 << 31;
 
+    fn quantum(&self, link: Link) -> u32 {
+        self.quantum.unwrap_or(link.mtu).max(Params::LEAST_QUANTUM)
+    }
+
     fn law(&self, link: Link) -> Law {
         Law {
             target: Ticks::from_us(self.target_us),
@@ -61,6 +69,7 @@ impl Params {
             ce_threshold: self.ce_threshold_us.map_or(Ticks::DISABLED, Ticks::from_us),
             ce_threshold_selector: self.ce_threshold_selector,
             ce_threshold_mask: self.ce_threshold_mask,
+            sce_threshold: self.sce_threshold,
             compat: link.compat,
         }
     }
@@ -78,6 +87,7 @@ impl Default for Params {
             ce_threshold_us: None,
             ce_threshold_selector: 0,
             ce_threshold_mask: 0,
+            sce_threshold: None,
             memory_limit: 32 << 20,
             drop_batch: 64,
         }
@@ -199,7 +209,7 @@ impl FqCodel {
         FqCodel {
             handle,
             limit: params.limit,
-            quantum: params.quantum.unwrap_or(link.mtu).max(Params::LEAST_QUANTUM),
+            quantum: params.quantum(link),
             drop_batch: params.drop_batch.max(1),
             memory_limit: params.memory_limit.min(Params::LARGEST_MEMORY),
             law: params.law(link),
@@ -218,7 +228,7 @@ impl FqCodel {
     fn classify(&self, priority: u32, headers: &Headers, cx: &mut Cx<'_>) -> usize {
         match self.handle.minor_of(priority) {
             Some(n @ 1..) if usize::from(n) <= self.flows.len() => usize::from(n) - 1,
-            _ => (u64::from(cx.hashing.flow(&headers.keys)) * self.flows.len() as u64 >> 32) as usize,
+            _ => ((u64::from(cx.hashing.flow(&headers.keys)) * self.flows.len() as u64) >> 32) as usize,
         }
     }
 
@@ -333,6 +343,35 @@ impl Qdisc for FqCodel {
             new_flows_len: self.new.len(),
             old_flows_len: self.old.len(),
         }))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::FqCodel(p) if p.flows as usize == self.flows.len() => Ok(()),
+            Stage::FqCodel(p) => Err(format!(
+                "fq_codel works with {} flows and {} are wanted: that is settled when it begins; end the instance and start it anew",
+                self.flows.len(),
+                p.flows
+            )),
+            other => Err(super::other_kind("fq_codel", other)),
+        }
+    }
+
+    /// What is beyond smaller limits leaves from the head of the fattest flow.
+    fn change(&mut self, stage: &Stage, link: Link, _: Instant, cx: &mut Cx<'_>) {
+        let Stage::FqCodel(p) = stage else { return };
+        self.limit = p.limit;
+        self.quantum = p.quantum(link);
+        self.drop_batch = p.drop_batch.max(1);
+        self.memory_limit = p.memory_limit.min(Params::LARGEST_MEMORY);
+        self.law = p.law(link);
+        while self.held.basic.qlen > self.limit || self.held.memory > self.memory_limit {
+            let number = self.held.backlogs.fattest();
+            let mut source = OneFlow { number, queue: &mut self.flows[number].queue, held: &mut self.held };
+            let Some(frame) = source.take(cx) else { break };
+            self.held.basic.drops += 1;
+            cx.drops.push(cx.pool, frame, Reason::Flushed);
+        }
     }
 
     fn observe(&self, packet: &Packet) -> Observation {

@@ -166,6 +166,11 @@ pub struct NicFacts {
     pub peer: Option<VethPeer>,
 }
 
+/// Whether an interface is set up and the other side of its wire is there; false if it is gone.
+pub fn carries(index: u32) -> bool {
+    netlink::link(index).is_ok_and(|link| link.up && link.carrier)
+}
+
 impl NicFacts {
     /// Looks an interface up by its name or an alternative name.
     ///

@@ -48,7 +48,7 @@ fn a_report_is_what_tc_prints_and_weirs_lines_below() {
   received 1007000 bytes 1007 pkt, unparsed 0
   sent 1000000 bytes 1000 pkt, refused 0
   dropped 3 pkt: aqm 3
-  marked here: ecn 5 ce_threshold 0 step 0 sce 0
+  marked here: ecn 5 pi2 0 ce_threshold 0 step 0 sce 0
   arrived not_ect 0 ect1 0 ect0 1007 ce 0 no_ds 0
   left not_ect 0 ect1 0 ect0 995 ce 5 no_ds 0
   sojourn decision p50 5.001ms p90 9.003ms p99 9.904ms p99.9 9.994ms max 10ms
@@ -73,7 +73,7 @@ fn weirs_additions_stand_under_one_key_of_the_direction() {
     assert!(qdiscs[1].get("weir").is_none());
     let weir = &qdiscs[0]["weir"];
     assert_eq!(weir["dropped"], json!({ "packets": 3, "by_reason": { "aqm": { "packets": 3, "bytes": 4542 } } }));
-    assert_eq!(weir["marked"], json!({ "ecn": 5, "ce_threshold": 0, "step": 0, "sce": 0 }));
+    assert_eq!(weir["marked"], json!({ "ecn": 5, "pi2": 0, "ce_threshold": 0, "step": 0, "sce": 0 }));
     assert_eq!(weir["sojourn_ns"]["decision"]["count"], 1000);
     assert_eq!(weir["census_missing"], 0);
     assert_eq!(weir["queues"][1]["rx_ring_full"], 7);

@@ -15,6 +15,7 @@ fn law() -> Law {
         ce_threshold: Ticks::DISABLED,
         ce_threshold_selector: 0,
         ce_threshold_mask: 0,
+        sce_threshold: None,
         compat: Compat::Latest,
     }
 }

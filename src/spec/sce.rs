@@ -1,0 +1,35 @@
+//! `sce_threshold`, the same word on every stage that has it.
+
+use super::lex::Cursor;
+use super::{SpecError, Word, units};
+use crate::mark::sce::Threshold;
+
+/// The word's row in the table of a stage.
+pub(super) const WORD: Word = Word {
+    name: "sce_threshold",
+    args: "TIME | LOW HIGH",
+    sample: "sce_threshold 1ms 5ms",
+    help: "make ECT(0) ECT(1) above this sojourn, or with a probability that rises from LOW to HIGH; not beside L4S, where ECT(1) is no mark; default off",
+};
+
+/// Reads the argument, one time or two.
+pub(super) fn read(args: &mut Cursor<'_>) -> Result<Threshold, SpecError> {
+    let low = args.arg(units::time_us)?;
+    let Some(high) = args.optional(units::time_us) else { return Ok(Threshold::step(low)) };
+    Threshold::ramp(low, high).ok_or_else(|| {
+        args.refuse(format!(
+            "a ramp rises from LOW to HIGH, and {} is not above {}; for a step write one time",
+            units::show_us(high),
+            units::show_us(low)
+        ))
+    })
+}
+
+/// The word with its argument.
+pub(super) fn show(t: Threshold) -> String {
+    let low = units::show_us(t.low_us());
+    match t.high_us() == t.low_us() {
+        true => format!("sce_threshold {low}"),
+        false => format!("sce_threshold {low} {}", units::show_us(t.high_us())),
+    }
+}

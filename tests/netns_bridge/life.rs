@@ -1,0 +1,216 @@
+//! Starting, ending, dying, freezing, and coming again.
+
+use std::path::Path;
+
+use super::rig::{Rig, Transfer, possible, run, wait_until};
+
+/// What an instance leaves in `/run/weir` that names this rig's interfaces or `name`.
+fn left_in_run(rig: &Rig, name: &str) -> Vec<String> {
+    let namespace = rig.r.run(|| std::fs::read_link("/proc/thread-self/ns/net").expect("/proc"));
+    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    let files = |dir: &str| -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return vec![] };
+        entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned()).collect()
+    };
+    let mut all = files("/run/weir");
+    all.extend(files("/run/weir/bpf"));
+    all.retain(|file| file.contains(&number) || file.starts_with(name));
+    all
+}
+
+fn unshaped(rig: &Rig) -> bool {
+    rig.program_at("out").is_none() && rig.program_at("ins").is_none()
+}
+
+#[test]
+fn a_clean_end_leaves_the_interfaces_as_they_were() {
+    if !possible() {
+        return;
+    }
+    for on_failure in ["bypass", "pass", "drop"] {
+        let rig = Rig::new();
+        let before = (rig.r.sh("ethtool -k out"), rig.r.sh("ethtool -k ins"));
+        let bridge = rig.bridge(&format!("--name clean-{on_failure} --on-failure {on_failure}"));
+        assert!(rig.program_at("out").is_some() && rig.program_at("ins").is_some());
+        assert_eq!(rig.r.nic("out").promiscuity, 1);
+        wait_until("b answers", || rig.answers());
+        let report = bridge.end();
+        assert_eq!(report["directions"][0]["census_missing"], 0);
+        assert!(unshaped(&rig));
+        assert_eq!((rig.r.nic("out").promiscuity, rig.r.nic("ins").promiscuity), (0, 0));
+        assert_eq!((rig.r.sh("ethtool -k out"), rig.r.sh("ethtool -k ins")), before);
+        assert_eq!(left_in_run(&rig, "clean-"), [""; 0]);
+    }
+}
+
+#[test]
+fn a_transfer_survives_the_death_of_weir_and_is_shaped_again_by_the_next() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name killed --down \"pfifo limit 1000 | tbf rate 50mbit burst 20k\"");
+    let transfer = Transfer::start(&rig);
+    transfer.goes_on("through weir", 500_000);
+    let program = rig.program_at("out");
+    bridge.kill();
+    assert_eq!(rig.program_at("out"), program, "the gate stays");
+    transfer.goes_on("without weir", 20_000_000);
+
+    let next = rig.bridge("--name killed --down \"pfifo limit 1000 | tbf rate 50mbit burst 20k\"");
+    assert!(next.said().contains("took over"), "{}", next.said());
+    assert_ne!(rig.program_at("out"), program, "its own gate is in the old one's place");
+    transfer.goes_on("through the next weir", 1_000_000);
+    transfer.end();
+    let report = next.end();
+    let down = &report["directions"][0];
+    assert!(down["sent"]["bytes"].as_u64() >= Some(1_000_000), "{down}");
+    assert!(unshaped(&rig));
+    assert_eq!(left_in_run(&rig, "killed"), [""; 0]);
+}
+
+#[test]
+fn a_transfer_survives_a_frozen_weir_and_is_shaped_again_when_it_thaws() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name frozen --down \"pfifo limit 1000 | tbf rate 50mbit burst 20k\"");
+    let transfer = Transfer::start(&rig);
+    transfer.goes_on("through weir", 500_000);
+    bridge.signal("STOP");
+    transfer.goes_on("beside the frozen weir", 20_000_000);
+
+    let second = rig.try_bridge("--name frozen");
+    let (code, _) = second.wait();
+    let refusal = second.said();
+    let pid = bridge.pid();
+    assert_eq!(code, 1);
+    assert!(refusal.contains(&format!("kill -CONT {pid}")) && refusal.contains("stopped"), "{refusal}");
+
+    bridge.signal("CONT");
+    transfer.goes_on("through the thawed weir", 1_000_000);
+    transfer.end();
+    let report = bridge.end();
+    let down = &report["directions"][0];
+    assert!(down["gate"]["stale"].as_u64() > Some(0), "{down}");
+    assert_eq!(down["gate"]["bypassed"], down["gate"]["stale"]);
+    assert_eq!(down["census_missing"], 0);
+}
+
+#[test]
+fn what_has_a_living_owner_is_refused_by_name_and_by_interface() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name owner");
+    for words in ["--name owner", "--name another"] {
+        let second = rig.try_bridge(words);
+        assert_eq!(second.wait().0, 1);
+        assert!(second.said().contains(&format!("kill {}", bridge.pid())), "{}", second.said());
+    }
+    wait_until("the first still works", || rig.answers());
+    bridge.end();
+}
+
+#[test]
+fn a_program_that_is_not_ours_is_named_and_left_alone() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    rig.r.sh(&format!("{weir} napi ins"));
+    let theirs = rig.program_at("ins");
+    let bridge = rig.try_bridge("--name foreign");
+    assert_eq!(bridge.wait().0, 1);
+    let said = bridge.said();
+    for word in ["pass_all", "native", "ip link set dev ins xdpdrv off"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert_eq!((rig.program_at("out"), rig.program_at("ins")), (None, theirs));
+    rig.r.sh("ip link set dev ins xdpdrv off");
+    rig.bridge("--name foreign").end();
+}
+
+#[test]
+fn with_drop_nothing_passes_a_dead_weir_and_with_pass_the_gate_goes_with_it() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name strict --on-failure drop");
+    wait_until("b answers", || rig.answers());
+    bridge.kill();
+    assert!(!rig.answers());
+    let next = rig.bridge("--name strict --on-failure pass");
+    wait_until("b answers", || rig.answers());
+    next.kill();
+    wait_until("the gate is gone", || unshaped(&rig));
+    rig.bridge("--name strict").end();
+    assert_eq!(left_in_run(&rig, "strict"), [""; 0]);
+}
+
+#[test]
+fn starting_and_ending_without_a_pause_works_every_time() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    for n in 0..10 {
+        let bridge = rig.bridge("--name quick");
+        match n % 3 {
+            0 => bridge.kill(),
+            _ => {
+                bridge.end();
+            }
+        }
+    }
+    assert!(unshaped(&rig) || Path::new("/run/weir/bpf").exists());
+    rig.bridge("--name quick").end();
+    assert!(unshaped(&rig));
+}
+
+#[test]
+fn what_waits_when_the_link_goes_is_dropped_as_stale_and_traffic_comes_back_with_it() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name flap --poll sleep --down \"pfifo limit 1000 | tbf rate 1mbit burst 3k\"");
+    wait_until("b answers", || rig.answers());
+    let transfer = Transfer::start(&rig);
+    transfer.goes_on("through weir", 50_000);
+    rig.b.sh("ip link set b0 down");
+    wait_until("the loss of the link is seen", || bridge.said().contains("ins is down"));
+    // A second without link, and what waited is not worth sending any more.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    rig.b.sh("ip link set b0 up");
+    wait_until("its return is seen", || bridge.said().contains("ins is up"));
+    transfer.goes_on("after the link came back", 50_000);
+    transfer.end();
+    let down = &bridge.end()["directions"][0];
+    assert!(down["dropped"]["by_reason"]["stale"]["packets"].as_u64() > Some(0), "{down}");
+    assert_eq!(down["census_missing"], 0);
+}
+
+#[test]
+fn a_sleeping_bridge_costs_nothing_when_idle() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let bridge = rig.bridge("--name idle --poll sleep");
+    let ticks = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", bridge.pid())).expect("it lives");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+        fields[11..13].iter().map(|f| f.parse::<u64>().expect("a number")).sum()
+    };
+    let before = ticks();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let used = ticks() - before;
+    let hertz: u64 = run("getconf CLK_TCK").trim().parse().expect("a number");
+    assert!(used * 100 <= 3 * hertz * 2, "{used} ticks in 3 s");
+    bridge.end();
+}

@@ -1,0 +1,8 @@
+//! `weir bridge` between two veths: frames pass unchanged, traffic survives weir's death, and nothing is left behind.
+//! Needs root and AF_XDP.
+
+#![cfg(feature = "xdp")]
+
+mod frames;
+mod life;
+mod rig;
