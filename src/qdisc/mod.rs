@@ -11,6 +11,7 @@ pub mod dualpi2;
 pub mod fifo;
 pub mod fq_codel;
 pub mod htb;
+pub mod link;
 pub mod netem;
 pub mod tbf;
 

@@ -12,6 +12,7 @@ mod fifo;
 mod fq_codel;
 mod htb;
 pub mod lex;
+mod link;
 mod netem;
 mod sce;
 pub mod suggest;
@@ -123,6 +124,8 @@ pub enum Stage {
     Htb(qdisc::htb::Params),
     /// `netem`.
     Netem(Box<qdisc::netem::Params>),
+    /// `link`.
+    Link(qdisc::link::Params),
     /// `fq_codel`.
     FqCodel(qdisc::fq_codel::Params),
     /// `dualpi2`.
@@ -143,7 +146,7 @@ enum Role {
 }
 
 const KINDS: &[&str] =
-    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2", "cake"];
+    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "link", "netem", "codel", "fq_codel", "dualpi2", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -157,6 +160,7 @@ impl Stage {
             "bfifo" => fifo(Kind::Bytes, args, warnings),
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "link" => link::read(kind, args, warnings).map(Stage::Link),
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
             "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
@@ -183,6 +187,7 @@ impl Stage {
             Stage::Cake(_) => "cake",
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
+            Stage::Link(_) => "link",
         }
     }
 
@@ -192,6 +197,7 @@ impl Stage {
             Stage::Tbf(p) => Some(p.rate),
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
+            Stage::Link(p) => Some(p.mean()),
             Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
         }
@@ -210,7 +216,7 @@ impl Stage {
     fn role(&self) -> Role {
         match self {
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
-            Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
+            Stage::Tbf(_) | Stage::Htb(_) | Stage::Link(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
         }
     }
@@ -223,6 +229,7 @@ impl Stage {
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
             Stage::Htb(p) => Box::new(qdisc::htb::Htb::new(p, child, link.mtu)),
             Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
+            Stage::Link(p) => Box::new(qdisc::link::RecordedLink::new(p, child)),
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
             Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
@@ -238,6 +245,7 @@ impl fmt::Display for Stage {
             Stage::Codel(p) => p.words(),
             Stage::Htb(p) => p.words(),
             Stage::Netem(p) => p.words(),
+            Stage::Link(p) => p.words(),
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
             Stage::Cake(p) => p.words(),
@@ -319,6 +327,13 @@ fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<Stri
         (Some((a, Role::Queue)), Stage::Netem(_)) => {
             warnings.push(format!(
                 "\"{a} | netem\": netem takes whatever comes, so {a} will never queue; a rate limit for {a} is \"{a} | tbf rate …\", and a delay belongs before {a} or behind the shaper"
+            ));
+            Ok(())
+        }
+        (_, Stage::Link(p)) if !has_child => {
+            warnings.push(format!(
+                "link: without a queue before it, it makes one without a limit; write \"pfifo limit N | link {}\" to bound it",
+                p.file
             ));
             Ok(())
         }

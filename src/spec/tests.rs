@@ -12,7 +12,7 @@ fn reads_back(line: &str) {
 }
 
 /// Every word of a table, alone: it is read, it changes the parameters, and it is printed back.
-fn every_word_counts(stage: &str, words: &[Word]) {
+pub(super) fn every_word_counts(stage: &str, words: &[Word]) {
     let default = spec(stage);
     for word in words {
         let line = format!("{stage} {}", word.sample);

@@ -12,7 +12,7 @@ mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{Compat, cake, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
+use crate::qdisc::{Compat, cake, codel, dualpi2, fifo, fq_codel, htb, link, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -88,6 +88,8 @@ pub enum StageStats {
     Htb(Box<htb::Stats>),
     /// netem.
     Netem(Box<netem::Stats>),
+    /// link.
+    Link(Box<link::Stats>),
     /// fq_codel.
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
@@ -108,6 +110,7 @@ impl StageStats {
             StageStats::Cake(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
+            StageStats::Link(s) => &s.basic,
         }
     }
 
@@ -132,6 +135,7 @@ impl StageStats {
         match self {
             StageStats::Tbf(s) => s.own_queue,
             StageStats::Htb(s) => s.own_queue,
+            StageStats::Link(s) => s.own_queue,
             _ => false,
         }
     }
@@ -144,6 +148,7 @@ impl StageStats {
             StageStats::Codel(_) => "codel",
             StageStats::Htb(_) => "htb",
             StageStats::Netem(_) => "netem",
+            StageStats::Link(_) => "link",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
             StageStats::Cake(_) => "cake",
@@ -159,7 +164,8 @@ impl StageStats {
             | StageStats::Codel(_)
             | StageStats::FqCodel(_)
             | StageStats::Htb(_)
-            | StageStats::Netem(_) => Vec::new(),
+            | StageStats::Netem(_)
+            | StageStats::Link(_) => Vec::new(),
             StageStats::Cake(s) => {
                 let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
                 s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()

@@ -50,6 +50,7 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
         StageStats::Tbf(s) => s.basic = basic,
         StageStats::Htb(s) => s.basic = basic,
         StageStats::Netem(s) => s.basic = basic,
+        StageStats::Link(s) => s.basic = basic,
         StageStats::FqCodel(s) => {
             s.basic = basic;
             s.drop_overlimit = get("drop_overlimit") as u32;
