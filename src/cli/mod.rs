@@ -5,11 +5,13 @@ mod bridge;
 mod compare;
 mod control;
 mod doctor;
+mod explain;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
 #[cfg(feature = "xdp")]
 mod session;
+mod sim;
 mod top;
 mod trace;
 
@@ -32,6 +34,8 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Run a scenario in virtual time, senders included
+    Sim(sim::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
@@ -51,6 +55,8 @@ enum Command {
     /// Let the far end of a veth take redirected frames: attach a program there that passes everything
     #[cfg(feature = "xdp")]
     Napi(napi::Args),
+    /// What a specification resolves to, and what one frame is counted as
+    Explain(explain::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
     /// Runs side by side, as a table and as a picture
@@ -104,6 +110,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),
         Command::List(args) => control::list(&args),
@@ -114,6 +121,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),
+        Command::Explain(args) => explain::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Compare(args) => compare::run(args),
     };
