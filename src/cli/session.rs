@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
 use weir::run::control::{Info, Instance, Server};
+use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
 use weir::spec::Spec;
 use weir::stats::format::time_ns;
@@ -70,6 +71,7 @@ struct Session {
     logged: Instant,
     readings: [Option<Reading>; 2],
     missing: [i64; 2],
+    quiet: Quiet,
     progress: Progress,
 }
 
@@ -84,7 +86,16 @@ impl Session {
         };
         let hist = options.hist.as_ref().map(begin).transpose()?;
         let (logged, progress) = (facts.started, Progress::new(options.json));
-        Ok(Session { control: Some(control), hist, logged, readings: [None, None], missing: [0, 0], progress, bridge })
+        Ok(Session {
+            control: Some(control),
+            hist,
+            logged,
+            readings: [None, None],
+            missing: [0, 0],
+            quiet: Quiet::default(),
+            progress,
+            bridge,
+        })
     }
 
     /// Runs until the time is over or somebody wants an end. Gives what went wrong, if something did.
@@ -157,6 +168,15 @@ impl Session {
             self.note(way, before.as_ref());
         }
         self.logged = clock::now();
+        let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));
+        if let Some(i) = self.quiet.second(received) {
+            self.progress.clear();
+            let facts = self.bridge.facts();
+            let [still, busy] = [Way::BOTH[i], Way::BOTH[1 - i]].map(|way| arrow(facts, way));
+            eprintln!(
+                "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
+            );
+        }
         self.progress.show();
         None
     }
