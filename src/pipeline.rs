@@ -82,20 +82,27 @@ impl Pipeline {
         }
     }
 
-    /// Takes the parameters of `spec` between two packets; all stages or none. Nothing that waits is
-    /// lost but what no longer fits, which leaves through the drops.
+    /// Whether the stages at work can take the parameters of `spec`.
     ///
     /// # Errors
-    /// Why it cannot be: other kinds of stages, or a parameter that is settled when a stage begins.
-    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) -> Result<(), String> {
+    /// Why not: other kinds of stages, or a parameter that is settled when a stage begins.
+    pub fn can_change(&mut self, spec: &Spec) -> Result<(), String> {
         let groups = spec.groups();
         if groups.len() != self.stages.len() {
             return Err(format!("{} stages are at work and {} are wanted", self.stages.len(), groups.len()));
         }
-        for (stage, group) in self.stages.iter_mut().zip(&groups) {
-            each(stage.as_mut(), group, &mut |q, wanted| q.can_change(wanted))?;
-        }
-        for (stage, group) in self.stages.iter_mut().zip(&groups) {
+        let mut pairs = self.stages.iter_mut().zip(groups);
+        pairs.try_for_each(|(stage, group)| each(stage.as_mut(), group, &mut |q, wanted| q.can_change(wanted)))
+    }
+
+    /// Takes the parameters of `spec` between two packets; all stages or none. Nothing that waits is
+    /// lost but what no longer fits, which leaves through the drops.
+    ///
+    /// # Errors
+    /// As [`Pipeline::can_change`].
+    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.can_change(spec)?;
+        for (stage, group) in self.stages.iter_mut().zip(spec.groups()) {
             each(stage.as_mut(), group, &mut |q, wanted| {
                 q.change(wanted, link, now, cx);
                 Ok(())
@@ -175,5 +182,88 @@ impl Pipeline {
     /// received and made itself is what it sent, dropped and holds.
     pub fn received(&self) -> &[u64] {
         &self.received
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+    use crate::time::SECOND;
+
+    fn built(line: &str) -> Pipeline {
+        spec::parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).spec.build(Link::default())
+    }
+
+    /// A queue that notes what it is told.
+    struct Probe(std::sync::mpsc::Sender<Option<Rate>>);
+
+    impl Qdisc for Probe {
+        fn enqueue(&mut self, _: Instant, _: Frame, _: &Headers, _: &mut Cx<'_>) {}
+        fn dequeue(&mut self, _: Instant, _: &mut Cx<'_>) -> Option<Frame> {
+            None
+        }
+        fn set_drain(&mut self, below: Option<Rate>) {
+            self.0.send(below).expect("the test listens");
+        }
+        fn packets(&self) -> u32 {
+            0
+        }
+        fn bytes(&self) -> u64 {
+            0
+        }
+        fn hold(&mut self, _: u32) {}
+        fn let_go(&mut self, _: u32) {}
+        fn stats(&self, now: Instant) -> crate::stats::StageStats {
+            crate::qdisc::fifo::Fifo::bytes(0).stats(now)
+        }
+    }
+
+    #[test]
+    fn each_stage_is_told_the_lowest_rate_behind_it_at_build_and_at_change() {
+        let mbit = |n: u64| Rate::from_bits_per_second(n * 1_000_000);
+        let tbf = |rate, child: Option<Box<dyn Qdisc>>| -> Box<dyn Qdisc> {
+            Box::new(crate::qdisc::tbf::Tbf::new(&crate::qdisc::tbf::Params::new(rate), child, 1514))
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut pipeline = Pipeline::new(vec![tbf(mbit(100), Some(Box::new(Probe(tell)))), tbf(mbit(200), None)]);
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(100))), "its own shaper is the lowest");
+        pipeline.set_drain(Some(mbit(50)));
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(50))), "the port is");
+        pipeline.set_drain(None);
+        assert_eq!(told.try_iter().last(), Some(Some(mbit(100))));
+    }
+
+    #[test]
+    fn the_next_event_is_the_earliest_of_all_stages() {
+        let mut pipeline = built("netem delay 5ms | pfifo | tbf rate 8kbit burst 1514");
+        assert_eq!(pipeline.next_event(), None);
+        let now = Instant::from_nanos(SECOND);
+        let mut bench = (crate::pool::Pool::new(4), crate::qdisc::Drops::default(), crate::rng::Random::seeded(1));
+        let mut hashing = crate::classify::Hashing::Numbered(Default::default());
+        let mut frames = crate::pool::NoFrames;
+        let mut cx = Cx {
+            pool: &mut bench.0,
+            drops: &mut bench.1,
+            random: &mut bench.2,
+            hashing: &mut hashing,
+            frames: &mut frames,
+        };
+        let mut arrive = |pipeline: &mut Pipeline, at| {
+            let frame = cx.pool.take().expect("a record");
+            cx.pool[&frame].len = 1514;
+            pipeline.enqueue(at, frame, &Headers::default(), &mut cx);
+            while let Some(frame) = pipeline.dequeue(at, &mut cx) {
+                cx.pool.give(frame);
+            }
+        };
+        arrive(&mut pipeline, now);
+        assert_eq!(pipeline.next_event(), Some(now + 5_000_000), "the delay");
+        arrive(&mut pipeline, now + 6_000_000);
+        assert_eq!(pipeline.next_event(), Some(now + 11_000_000), "the second packet's delay");
+        arrive(&mut pipeline, now + 12_000_000);
+        assert_eq!(pipeline.next_event(), Some(now + 17_000_000), "earlier than the tokens");
+        assert_eq!(pipeline.received(), [3, 2]);
+        assert_eq!(pipeline.packets(), 2);
     }
 }

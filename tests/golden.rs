@@ -48,6 +48,11 @@ fn tbf_and_its_children_decide_as_recorded() {
 }
 
 #[test]
+fn cake_decides_as_recorded() {
+    every_scenario_agrees("cake");
+}
+
+#[test]
 fn netem_decides_as_recorded() {
     every_scenario_agrees("netem");
 }

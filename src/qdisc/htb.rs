@@ -299,3 +299,121 @@ impl Qdisc for Htb {
         Some(self.child.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::Hashing;
+    use crate::pool::{NoFrames, Pool};
+    use crate::qdisc::Drops;
+    use crate::rng::Random;
+
+    const START: Instant = Instant::from_nanos(1 << 40);
+
+    struct Bench {
+        htb: Htb,
+        pool: Pool,
+        drops: Drops,
+        random: Random,
+        hashing: Hashing,
+    }
+
+    impl Bench {
+        fn new(params: Params) -> Self {
+            Bench {
+                htb: Htb::new(&params, None, 1514),
+                pool: Pool::new(4096),
+                drops: Drops::default(),
+                random: Random::seeded(1),
+                hashing: Hashing::Numbered(Default::default()),
+            }
+        }
+
+        fn with<T>(&mut self, work: impl FnOnce(&mut Htb, &mut Cx<'_>) -> T) -> T {
+            let mut frames = NoFrames;
+            let mut cx = Cx {
+                pool: &mut self.pool,
+                drops: &mut self.drops,
+                random: &mut self.random,
+                hashing: &mut self.hashing,
+                frames: &mut frames,
+            };
+            work(&mut self.htb, &mut cx)
+        }
+
+        fn arrive(&mut self, n: usize, len: u32, priority: u32) {
+            for _ in 0..n {
+                let frame = self.pool.take().expect("a record");
+                self.pool[&frame] = Packet { len, priority, ..Packet::default() };
+                self.with(|h, cx| h.enqueue(START, frame, &Headers::default(), cx));
+            }
+        }
+
+        /// Departures after the start in ns, with each packet's priority.
+        fn drain(&mut self, from: Instant) -> Vec<(u64, u32)> {
+            let (mut now, mut out) = (from, Vec::new());
+            loop {
+                if let Some(frame) = self.with(|h, cx| h.dequeue(now, cx)) {
+                    out.push((now.since(START), self.pool[&frame].priority));
+                    self.pool.give(frame);
+                } else if let Some(t) = self.htb.next_event() {
+                    assert!(t > now);
+                    now = t;
+                } else {
+                    return out;
+                }
+            }
+        }
+    }
+
+    fn params() -> Params {
+        let mbit = |n: u64| Rate::from_bits_per_second(n * 1_000_000);
+        // 1250 bytes take 1 ms at the rate, 0.5 ms at the ceil.
+        Params { ceil: Some(mbit(20)), burst: Some(12_500), cburst: Some(2500), ..Params::new(mbit(10)) }
+    }
+
+    #[test]
+    fn after_idling_cburst_leaves_at_line_speed_then_burst_at_ceil_then_all_at_rate() {
+        let mut bench = Bench::new(params());
+        bench.arrive(40, 1250, 0);
+        let times: Vec<_> = bench.drain(START).iter().map(|(t, _)| t / 1000).collect();
+        // Two fill cburst, and a third runs it into debt.
+        assert_eq!(times[..5], [0, 0, 0, 500, 1000]);
+        let gaps: Vec<_> = times.windows(2).map(|w| w[1] - w[0]).collect();
+        let ceil = gaps.iter().skip(2).take_while(|g| **g == 500).count();
+        // Ten fill burst; while they leave, at twice the rate, more tokens come.
+        assert_eq!(ceil, 16);
+        assert!(gaps[2 + ceil + 1..].iter().all(|g| *g == 1000), "{gaps:?}");
+    }
+
+    #[test]
+    fn packets_for_the_qdisc_itself_pass_the_class_uncharged() {
+        let mut bench = Bench::new(params());
+        bench.arrive(5, 1250, 0);
+        bench.arrive(3, 1250, DIRECT);
+        let left = bench.drain(START);
+        assert!(left[..3].iter().all(|l| *l == (0, DIRECT)));
+        let StageStats::Htb(stats) = bench.htb.stats(START) else { panic!("an htb") };
+        assert_eq!((stats.direct_packets, stats.class_sent), (3, [5, 6250]));
+        bench.arrive(1003, 100, DIRECT);
+        assert_eq!(bench.htb.packets(), 1000, "their queue is the device's");
+        assert_eq!(bench.htb.stats(START).basic().drops, 3);
+    }
+
+    #[test]
+    fn debt_and_idling_are_bounded_by_a_minute() {
+        let slow = Rate::from_bytes_per_second(1);
+        let mut bench = Bench::new(Params { burst: Some(1), cburst: Some(1), ..Params::new(slow) });
+        bench.arrive(2, 1500, 0);
+        let times: Vec<_> = bench.drain(START).iter().map(|(t, _)| *t).collect();
+        assert_eq!(times, [0, MBUFFER as u64 - 1], "1500 s of debt are forgiven but for a minute");
+    }
+
+    #[test]
+    fn an_empty_class_asks_for_no_wakeup() {
+        let mut bench = Bench::new(params());
+        bench.arrive(4, 1250, 0);
+        bench.drain(START);
+        assert_eq!((bench.htb.next_event(), bench.htb.packets()), (None, 0));
+    }
+}

@@ -4,12 +4,14 @@
 //! no clock and draws no randomness of its own; all that comes in through [`Cx`]. The dead come out
 //! too: whatever does not leave through `dequeue` leaves through [`Drops`], with a reason.
 
+pub mod cake;
 pub mod codel;
 pub mod drops;
 pub mod dualpi2;
 pub mod fifo;
 pub mod fq_codel;
 pub mod htb;
+pub mod link;
 pub mod netem;
 pub mod tbf;
 
@@ -88,6 +90,12 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// Whether [`Qdisc::next_event`] is a timer that ends a recording even if nothing is held any
+    /// more, and not a controller that runs for ever.
+    fn ends_by_timer(&self) -> bool {
+        false
+    }
+
     /// Called when [`Qdisc::next_event`] has come, before `dequeue`: for controllers that run by the
     /// clock. Calling it early or often does no harm.
     fn tick(&mut self, _now: Instant, _cx: &mut Cx<'_>) {}
@@ -126,6 +134,11 @@ pub trait Qdisc: Send {
         Observation::default()
     }
 
+    /// Memory and tins at this moment, for traces.
+    fn levels(&self) -> Levels {
+        Levels::default()
+    }
+
     /// The discipline whose packets this one paces, if any.
     fn child(&self) -> Option<&dyn Qdisc> {
         None
@@ -152,6 +165,23 @@ pub trait Qdisc: Send {
 /// Why a discipline cannot take the parameters of another.
 pub(crate) fn other_kind(works: &str, wanted: &Stage) -> String {
     format!("{works} is at work and {} is wanted: only parameters can change, not kinds", wanted.kind())
+}
+
+/// How full a discipline is, beyond packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Memory charged for the packets held, bytes.
+    pub memory: u64,
+    /// Bytes held in each tin, by its number inside.
+    pub tins: [u64; 8],
+}
+
+impl Levels {
+    /// Raises each figure to that of `other` if that is higher.
+    pub fn raise(&mut self, other: &Levels) {
+        self.memory = self.memory.max(other.memory);
+        self.tins.iter_mut().zip(other.tins).for_each(|(a, b)| *a = b.max(*a));
+    }
 }
 
 /// What a trace line says about the queue a packet came from; `None` where it has no meaning.

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,6 +156,7 @@ impl Lock {
 
     fn take(file: &str, what: &str) -> Result<Lock, Refused> {
         std::fs::create_dir_all(DIRECTORY).map_err(failed(DIRECTORY))?;
+        sweep_locks(file);
         let path = Path::new(DIRECTORY).join(file);
         let mut tries = PATIENCE.0;
         loop {
@@ -188,6 +190,31 @@ impl Drop for Lock {
         let _ = std::fs::remove_file(&self.path);
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
+}
+
+/// Removes the locks that dead owners left, but for the one called `but`. Whoever takes one of them
+/// meanwhile sees that it is gone, and tries again.
+fn sweep_locks(but: &str) {
+    for entry in std::fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name == but || !name.as_bytes().ends_with(b".lock") {
+            continue;
+        }
+        if File::open(entry.path()).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Removes the pins of gates whose NIC is gone.
+fn sweep_pins() -> io::Result<()> {
+    for entry in std::fs::read_dir(PINS)?.flatten() {
+        let path = entry.path();
+        if Link::open(&path).and_then(|link| link.info()).is_ok_and(|info| info.interface == 0) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn owner(file: &mut File) -> u32 {
@@ -242,7 +269,13 @@ pub fn place(gate: &Gate, nic: &NicFacts, wanted: WantedMode, pinned: bool) -> R
     let namespace = namespace::network().map_err(failed("this network namespace"))?;
     // A bpffs takes no dots.
     let pin = Path::new(PINS).join(format!("nic-{namespace}-{}", nic.index));
-    let leftover = in_pins(|| Link::open(&pin)).unwrap_or_else(Err).ok();
+    let leftover = in_pins(|| {
+        // What cannot be swept is in nobody's way.
+        let _ = sweep_pins();
+        Link::open(&pin)
+    })
+    .unwrap_or_else(Err)
+    .ok();
     let there = if leftover.is_some() { nic.xdp.clone() } else { settled(nic) };
     let ours = leftover.filter(|link| link.info().is_ok_and(|i| i.interface == nic.index && at(&there) == i.program));
     let mode =

@@ -5,12 +5,14 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod cake;
 mod codel;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
 mod htb;
 pub mod lex;
+mod link;
 mod netem;
 mod sce;
 pub mod suggest;
@@ -122,10 +124,14 @@ pub enum Stage {
     Htb(qdisc::htb::Params),
     /// `netem`.
     Netem(Box<qdisc::netem::Params>),
+    /// `link`.
+    Link(qdisc::link::Params),
     /// `fq_codel`.
     FqCodel(qdisc::fq_codel::Params),
     /// `dualpi2`.
     Dualpi2(qdisc::dualpi2::Params),
+    /// `cake`.
+    Cake(qdisc::cake::Params),
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -139,7 +145,8 @@ enum Role {
     Pusher,
 }
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "netem", "codel", "fq_codel", "dualpi2"];
+const KINDS: &[&str] =
+    &["pfifo", "bfifo", "pfifo_head_drop", "tbf", "htb", "link", "netem", "codel", "fq_codel", "dualpi2", "cake"];
 
 impl Stage {
     fn parse(kind: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Stage, SpecError> {
@@ -153,8 +160,10 @@ impl Stage {
             "bfifo" => fifo(Kind::Bytes, args, warnings),
             "pfifo_head_drop" => fifo(Kind::HeadDrop, args, warnings),
             "tbf" => tbf::read(kind, args, warnings).map(Stage::Tbf),
+            "link" => link::read(kind, args, warnings).map(Stage::Link),
             "netem" => netem::read(kind, args, warnings).map(|p| Stage::Netem(Box::new(p))),
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
+            "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
             "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
@@ -175,8 +184,10 @@ impl Stage {
             Stage::Codel(_) => "codel",
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
+            Stage::Cake(_) => "cake",
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
+            Stage::Link(_) => "link",
         }
     }
 
@@ -186,6 +197,8 @@ impl Stage {
             Stage::Tbf(p) => Some(p.rate),
             Stage::Htb(p) => Some(p.rate),
             Stage::Netem(p) => p.rate.map(|r| r.rate),
+            Stage::Link(p) => Some(p.mean()),
+            Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
         }
     }
@@ -202,8 +215,8 @@ impl Stage {
 
     fn role(&self) -> Role {
         match self {
-            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => Role::Queue,
-            Stage::Tbf(_) | Stage::Htb(_) => Role::Puller,
+            Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
+            Stage::Tbf(_) | Stage::Htb(_) | Stage::Link(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
         }
     }
@@ -216,8 +229,10 @@ impl Stage {
             Stage::Codel(p) => Box::new(qdisc::codel::Codel::new(p, link)),
             Stage::Htb(p) => Box::new(qdisc::htb::Htb::new(p, child, link.mtu)),
             Stage::Netem(p) => Box::new(qdisc::netem::Netem::new(p, link)),
+            Stage::Link(p) => Box::new(qdisc::link::RecordedLink::new(p, child)),
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
+            Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
         }
     }
 }
@@ -230,8 +245,10 @@ impl fmt::Display for Stage {
             Stage::Codel(p) => p.words(),
             Stage::Htb(p) => p.words(),
             Stage::Netem(p) => p.words(),
+            Stage::Link(p) => p.words(),
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
+            Stage::Cake(p) => p.words(),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -310,6 +327,13 @@ fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<Stri
         (Some((a, Role::Queue)), Stage::Netem(_)) => {
             warnings.push(format!(
                 "\"{a} | netem\": netem takes whatever comes, so {a} will never queue; a rate limit for {a} is \"{a} | tbf rate …\", and a delay belongs before {a} or behind the shaper"
+            ));
+            Ok(())
+        }
+        (_, Stage::Link(p)) if !has_child => {
+            warnings.push(format!(
+                "link: without a queue before it, it makes one without a limit; write \"pfifo limit N | link {}\" to bound it",
+                p.file
             ));
             Ok(())
         }

@@ -12,7 +12,7 @@ fn reads_back(line: &str) {
 }
 
 /// Every word of a table, alone: it is read, it changes the parameters, and it is printed back.
-fn every_word_counts(stage: &str, words: &[Word]) {
+pub(super) fn every_word_counts(stage: &str, words: &[Word]) {
     let default = spec(stage);
     for word in words {
         let line = format!("{stage} {}", word.sample);
@@ -21,6 +21,7 @@ fn every_word_counts(stage: &str, words: &[Word]) {
             "codel" => name == "noecn",
             "fq_codel" => name == "ecn",
             "dualpi2" => ["drop_on_overload", "drop_dequeue", "l4s_ect", "split_gso"].contains(&name),
+            "cake" => word.help.contains("(default)"),
             _ => name == "nowash",
         };
         let without_effect = default_is(word.name);
@@ -30,7 +31,8 @@ fn every_word_counts(stage: &str, words: &[Word]) {
 
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
-    use qdisc::{codel, fifo, fq_codel, htb, netem, tbf};
+    use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
+    every_word_counts("cake", cake::Params::WORDS);
     every_word_counts("pfifo", fifo::Params::WORDS);
     every_word_counts("bfifo", fifo::Params::WORDS);
     every_word_counts("pfifo_head_drop", fifo::Params::WORDS);

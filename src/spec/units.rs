@@ -84,6 +84,17 @@ pub fn rate(word: &str) -> Result<Rate, String> {
     Ok(Rate::from_bytes_per_second((bits / 8.0) as u64))
 }
 
+/// A rate, or a zero that means an outage.
+///
+/// # Errors
+/// As [`rate`], zero aside.
+pub fn rate_or_zero(word: &str) -> Result<Rate, String> {
+    match scaled(word, "a rate", RATE_UNITS)? {
+        0.0 => Ok(Rate::default()),
+        _ => rate(word),
+    }
+}
+
 const TIME_UNITS: &[(&str, f64)] = &[
     ("", 1.0),
     ("us", 1.0),

@@ -5,13 +5,14 @@ pub mod format;
 pub mod histogram;
 pub mod report;
 pub mod rows;
+mod tc_cake;
 mod tc_fq;
 pub mod tc_json;
 mod tc_netem;
 mod tc_tbf;
 pub mod tc_text;
 
-use crate::qdisc::{Compat, codel, dualpi2, fifo, fq_codel, htb, netem, tbf};
+use crate::qdisc::{Compat, cake, codel, dualpi2, fifo, fq_codel, htb, link, netem, tbf};
 
 /// The figures every discipline has (`spec/cake.md` §20.1), all in 64 bits.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -87,10 +88,14 @@ pub enum StageStats {
     Htb(Box<htb::Stats>),
     /// netem.
     Netem(Box<netem::Stats>),
+    /// link.
+    Link(Box<link::Stats>),
     /// fq_codel.
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
     Dualpi2(Box<dualpi2::Stats>),
+    /// cake.
+    Cake(Box<cake::Stats>),
 }
 
 impl StageStats {
@@ -102,8 +107,10 @@ impl StageStats {
             StageStats::Codel(s) => &s.basic,
             StageStats::FqCodel(s) => &s.basic,
             StageStats::Dualpi2(s) => &s.basic,
+            StageStats::Cake(s) => &s.basic,
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
+            StageStats::Link(s) => &s.basic,
         }
     }
 
@@ -128,6 +135,7 @@ impl StageStats {
         match self {
             StageStats::Tbf(s) => s.own_queue,
             StageStats::Htb(s) => s.own_queue,
+            StageStats::Link(s) => s.own_queue,
             _ => false,
         }
     }
@@ -140,8 +148,10 @@ impl StageStats {
             StageStats::Codel(_) => "codel",
             StageStats::Htb(_) => "htb",
             StageStats::Netem(_) => "netem",
+            StageStats::Link(_) => "link",
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
+            StageStats::Cake(_) => "cake",
         }
     }
 
@@ -154,7 +164,12 @@ impl StageStats {
             | StageStats::Codel(_)
             | StageStats::FqCodel(_)
             | StageStats::Htb(_)
-            | StageStats::Netem(_) => Vec::new(),
+            | StageStats::Netem(_)
+            | StageStats::Link(_) => Vec::new(),
+            StageStats::Cake(s) => {
+                let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
+                s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()
+            }
             StageStats::Dualpi2(_) => dualpi2::TINS.map(|(name, tin)| (name.into(), tin)).into(),
         }
     }

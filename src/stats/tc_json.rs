@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::StageStats;
 use super::rows::Row;
-use super::{tc_fq, tc_netem, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, tbf};
 use crate::units::LinkLayer;
 
@@ -42,8 +42,10 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Codel(s) => codel_options(s),
         StageStats::Htb(s) => tc_netem::htb_options(s),
         StageStats::Netem(s) => tc_netem::netem_options(s),
+        StageStats::Link(s) => tc_netem::link_options(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
+        StageStats::Cake(s) => object(tc_cake::options_json(s)),
     }
 }
 
@@ -67,8 +69,10 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
         StageStats::Codel(s) => codel_xstats(s, out),
         StageStats::Htb(s) => tc_netem::htb_figures(s, out),
         StageStats::Netem(s) => tc_netem::netem_figures(s, out),
+        StageStats::Link(s) => tc_netem::link_figures(s, out),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
+        StageStats::Cake(s) => out.append(&mut object(tc_cake::xstats_json(s))),
     }
 }
 

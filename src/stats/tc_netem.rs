@@ -1,5 +1,5 @@
-//! How tc prints `netem` (`spec/netem.md` §1 and §11) and `htb`, as text and as JSON; the class of
-//! `htb`, which tc shows elsewhere, stands on a line of its own.
+//! How tc prints `netem` (`spec/netem.md` §1 and §11) and `htb`, as text and as JSON, and weir's
+//! `link` in the same style; the class of `htb`, which tc shows elsewhere, stands on a line of its own.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::format::{percent, rate, size, time_us};
 use crate::qdisc::netem::{Loss, Params, Spacing};
-use crate::qdisc::{htb, netem};
+use crate::qdisc::{htb, link, netem};
 use crate::units::Fraction;
 
 fn time(ns: u64) -> String {
@@ -250,6 +250,56 @@ pub(super) fn htb_figures(s: &htb::Stats, out: &mut Map<String, Value>) {
         "ctokens": s.ceil.tokens / 64,
     });
     out.insert("class".into(), class);
+}
+
+/// The parameters in force.
+pub(super) fn link_text(s: &link::Stats) -> String {
+    let p = &s.params;
+    let mut out = format!("{} mean {}", p.file, rate(s.mean));
+    if matches!(*p.record, link::Record::Opportunities(_)) {
+        push(&mut out, format_args!(" bytes {}", p.bytes));
+    }
+    if p.overhead != 0 {
+        push(&mut out, format_args!(" overhead {}", p.overhead));
+    }
+    for (word, set) in [("once", p.once), ("frame", p.frame), ("smooth", p.smooth)] {
+        if set {
+            push(&mut out, format_args!(" {word}"));
+        }
+    }
+    out
+}
+
+/// What the link did.
+pub(super) fn link_xstats(s: &link::Stats, out: &mut String) {
+    let t = &s.tally;
+    let over = if s.over { " over" } else { "" };
+    push(out, format_args!(" opportunities {} used {} wasted {}{over}\n", t.opportunities, t.used, t.wasted));
+}
+
+/// The parameters in force.
+pub(super) fn link_options(s: &link::Stats) -> Map<String, Value> {
+    let p = &s.params;
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| out.insert(key.into(), value);
+    put("file", p.file.clone().into());
+    put("mean", s.mean.bytes_per_second().into());
+    if matches!(*p.record, link::Record::Opportunities(_)) {
+        put("bytes", p.bytes.into());
+    }
+    put("overhead", p.overhead.into());
+    put("once", p.once.into());
+    put("frame", p.frame.into());
+    put("smooth", p.smooth.into());
+    out
+}
+
+/// What the link did.
+pub(super) fn link_figures(s: &link::Stats, out: &mut Map<String, Value>) {
+    out.insert("opportunities".into(), s.tally.opportunities.into());
+    out.insert("used".into(), s.tally.used.into());
+    out.insert("wasted".into(), s.tally.wasted.into());
+    out.insert("over".into(), s.over.into());
 }
 
 /// A depth in bytes, by way of whole microseconds, as tc shows it.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::StageStats;
 use super::format::{rate, size, time_us};
 use super::rows::Row;
-use super::{tc_fq, tc_netem, tc_tbf};
+use super::{tc_cake, tc_fq, tc_netem, tc_tbf};
 use crate::qdisc::{codel, fifo, tbf};
 use crate::units::LinkLayer;
 
@@ -35,8 +35,10 @@ pub fn options(stats: &StageStats) -> String {
         StageStats::Codel(s) => codel_options(s),
         StageStats::Htb(s) => tc_netem::htb_text(s),
         StageStats::Netem(s) => tc_netem::netem_text(s),
+        StageStats::Link(s) => tc_netem::link_text(s),
         StageStats::FqCodel(s) => tc_fq::fq_codel_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_options(s),
+        StageStats::Cake(s) => tc_cake::options_text(s),
     }
 }
 
@@ -62,8 +64,10 @@ fn xstats(stats: &StageStats, out: &mut String) {
         StageStats::Codel(s) => codel_xstats(s, out),
         StageStats::Htb(s) => tc_netem::htb_xstats(s, out),
         StageStats::Netem(s) => tc_netem::netem_xstats(s, out),
+        StageStats::Link(s) => tc_netem::link_xstats(s, out),
         StageStats::FqCodel(s) => out.push_str(&tc_fq::fq_codel_xstats(s)),
         StageStats::Dualpi2(s) => out.push_str(&tc_fq::dualpi2_xstats(s)),
+        StageStats::Cake(s) => tc_cake::xstats_text(s, out),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::classify::{Hashing, Headers};
 use crate::packet::Packet;
 use crate::pipeline::Pipeline;
 use crate::pool::{Frame, Pool, Slot};
-use crate::qdisc::{Cx, Drops, Frames};
+use crate::qdisc::{Cx, Drops, Frames, Levels};
 use crate::rng::Random;
 use crate::stats::StageStats;
 use crate::time::{Instant, SECOND};
@@ -39,6 +39,8 @@ pub struct Run {
     pub peak_packets: u32,
     /// See `peak_packets`.
     pub peak_bytes: u64,
+    /// Largest memory and tins, likewise.
+    pub peak_levels: Levels,
     /// 16-bit and 32-bit draws.
     pub draws: [u64; 2],
     /// The moment of the last event.
@@ -127,6 +129,7 @@ pub fn run(
             outcomes: Vec::with_capacity(arrivals.len()),
             peak_packets: 0,
             peak_bytes: 0,
+            peak_levels: Levels::default(),
             draws: [0, 0],
             end: base,
             updates: Vec::new(),
@@ -151,7 +154,9 @@ impl Device<'_> {
     fn advance(&mut self, until: Instant, to_the_end: bool) {
         loop {
             let idle = self.busy_until.is_none();
-            if to_the_end && idle && self.pipeline.packets() == 0 {
+            let drained = to_the_end && idle && self.pipeline.packets() == 0;
+            let timer = self.watchdog.filter(|_| self.pipeline.stages().any(|s| s.ends_by_timer()));
+            if drained && timer.is_none() {
                 return;
             }
             let busy = self.busy_until.unwrap_or(Instant::NEVER);
@@ -170,6 +175,9 @@ impl Device<'_> {
                 self.note_update(next);
             }
             self.serve(next);
+            if drained {
+                return;
+            }
         }
     }
 
@@ -210,6 +218,9 @@ impl Device<'_> {
         self.run.end = now;
         self.run.peak_packets = self.run.peak_packets.max(self.pipeline.packets());
         self.run.peak_bytes = self.run.peak_bytes.max(self.pipeline.bytes());
+        if let Some(root) = self.pipeline.stages().next_back() {
+            self.run.peak_levels.raise(&root.levels());
+        }
         self.collect_drops(now);
         self.serve(now);
     }

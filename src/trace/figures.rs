@@ -7,6 +7,7 @@ use crate::qdisc::netem::Spacing;
 use crate::qdisc::{Qdisc, codel, dualpi2, fq_codel, htb, netem, tbf};
 use crate::stats::StageStats;
 use crate::time::Instant;
+use crate::trace::cake_figures;
 use crate::units::LinkLayer;
 
 /// The options as the kernel would report them, for the stage that is the root.
@@ -25,6 +26,7 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
             "mtu_ticks": s.peak.map_or(0, |(_, depth, _)| depth / 64),
         }),
         StageStats::Netem(s) => netem_options(&s),
+        StageStats::Link(_) => Value::Null,
         StageStats::Htb(s) => json!({
             "rate2quantum": 10,
             "default": 1,
@@ -55,6 +57,7 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
         }
         StageStats::FqCodel(s) => fq_codel_options(&s),
         StageStats::Dualpi2(s) => dualpi2_options(&s),
+        StageStats::Cake(s) => cake_figures::options(&s.params),
     }
 }
 
@@ -76,8 +79,11 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
         StageStats::Codel(s) => codel(s, &mut out),
         StageStats::Htb(s) => htb(s, base, &mut out),
         StageStats::Netem(s) => netem(s, base, &mut out),
+        // No kernel has it, so nothing was recorded of it.
+        StageStats::Link(_) => {}
         StageStats::FqCodel(s) => fq_codel(s, &mut out),
         StageStats::Dualpi2(s) => dualpi2(s, &mut out),
+        StageStats::Cake(s) => cake_figures::figures(s, base, &mut out),
     }
     if let Some(child) = stage.child() {
         out.insert("child".into(), self::stage(child, base, now));

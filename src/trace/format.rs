@@ -178,8 +178,8 @@ fn read_arrival(columns: &Columns, row: &csv::StringRecord) -> Result<Arrival, S
     }
     let protocol = number("proto", get("proto"), Some(17))?;
     let tcp = if protocol == 6 && columns.has("tcp_flags") && !get("tcp_flags").is_empty() {
-        let flags =
-            u8::from_str_radix(get("tcp_flags"), 16).map_err(|_| "column tcp_flags: not hexadecimal".to_string())?;
+        let flags = u8::from_str_radix(get("tcp_flags").trim_start_matches("0x"), 16)
+            .map_err(|_| "column tcp_flags: not hexadecimal".to_string())?;
         let options = hex(get("tcp_opts"))?;
         Some((flags, number("tcp_seq", get("tcp_seq"), Some(0))?, number("tcp_ack", get("tcp_ack"), Some(0))?, options))
     } else {

@@ -79,7 +79,12 @@ pub fn check(folder: &Path, compat: Compat) -> Result<Finding, String> {
         let draws = serde_json::json!({"u16": run.draws[0], "u32": run.draws[1]});
         figures.expect("random_draws", &stats["random_draws"], &draws);
     }
-    let peaks = serde_json::json!({"qlen": run.peak_packets, "backlog_bytes": run.peak_bytes});
+    let mut peaks = serde_json::json!({"qlen": run.peak_packets, "backlog_bytes": run.peak_bytes});
+    if run.peak_levels.memory != 0 {
+        let tins = stats["peaks"]["tin_backlog_bytes"].as_array().map_or(0, Vec::len);
+        peaks["memory"] = run.peak_levels.memory.into();
+        peaks["tin_backlog_bytes"] = run.peak_levels.tins[..tins.min(8)].into();
+    }
     figures.expect_some("peaks", &stats["peaks"], &peaks);
     Ok(match figures.difference {
         Some(difference) => Finding::Differs(difference),

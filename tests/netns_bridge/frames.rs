@@ -135,6 +135,13 @@ fn all_receive_queues_are_served() {
         udp[34..38].copy_from_slice(&[100, port, 100, 1]);
         assert!(passes(&a, &b, &udp), "port {port}");
     }
+    let statistics = rig.r.sh("ethtool -S out");
+    for queue in 0..4 {
+        let seen = statistics.lines().filter_map(|l| l.trim().split_once(": ")).find_map(|(name, count)| {
+            (name == format!("rx_queue_{queue}_xdp_packets")).then(|| count.parse::<u64>().expect("a number"))
+        });
+        assert!(seen > Some(0), "queue {queue}: {statistics}");
+    }
     let down = &bridge.end()["directions"][0];
     assert_eq!((&down["gate"]["no_socket"], &down["gate"]["bypassed"]), (&0.into(), &0.into()));
     assert_eq!(down["census_missing"], 0);

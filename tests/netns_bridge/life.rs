@@ -4,17 +4,21 @@ use std::path::Path;
 
 use super::rig::{Rig, Transfer, possible, run, wait_until};
 
-/// What an instance leaves in `/run/weir` that names this rig's interfaces or `name`.
-fn left_in_run(rig: &Rig, name: &str) -> Vec<String> {
+/// The number in the name of the rig's middle namespace.
+fn namespace_number(rig: &Rig) -> String {
     let namespace = rig.r.run(|| std::fs::read_link("/proc/thread-self/ns/net").expect("/proc"));
-    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect()
+}
+
+/// The files in `/run/weir` whose names contain one of these words.
+fn left_in_run(words: &[&str]) -> Vec<String> {
     let files = |dir: &str| -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(dir) else { return vec![] };
         entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned()).collect()
     };
     let mut all = files("/run/weir");
     all.extend(files("/run/weir/bpf"));
-    all.retain(|file| file.contains(&number) || file.starts_with(name));
+    all.retain(|file| words.iter().any(|word| file.contains(word)));
     all
 }
 
@@ -39,7 +43,7 @@ fn a_clean_end_leaves_the_interfaces_as_they_were() {
         assert!(unshaped(&rig));
         assert_eq!((rig.r.nic("out").promiscuity, rig.r.nic("ins").promiscuity), (0, 0));
         assert_eq!((rig.r.sh("ethtool -k out"), rig.r.sh("ethtool -k ins")), before);
-        assert_eq!(left_in_run(&rig, "clean-"), [""; 0]);
+        assert_eq!(left_in_run(&["clean-", &namespace_number(&rig)]), [""; 0]);
     }
 }
 
@@ -66,7 +70,7 @@ fn a_transfer_survives_the_death_of_weir_and_is_shaped_again_by_the_next() {
     let down = &report["directions"][0];
     assert!(down["sent"]["bytes"].as_u64() >= Some(1_000_000), "{down}");
     assert!(unshaped(&rig));
-    assert_eq!(left_in_run(&rig, "killed"), [""; 0]);
+    assert_eq!(left_in_run(&["killed", &namespace_number(&rig)]), [""; 0]);
 }
 
 #[test]
@@ -149,7 +153,31 @@ fn with_drop_nothing_passes_a_dead_weir_and_with_pass_the_gate_goes_with_it() {
     next.kill();
     wait_until("the gate is gone", || unshaped(&rig));
     rig.bridge("--name strict").end();
-    assert_eq!(left_in_run(&rig, "strict"), [""; 0]);
+    assert_eq!(left_in_run(&["strict", &namespace_number(&rig)]), [""; 0]);
+}
+
+#[test]
+fn what_a_dead_weir_left_for_interfaces_that_are_gone_is_swept_by_the_next() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let number = namespace_number(&rig);
+    let bridge = rig.bridge("--name swept");
+    let of_this = || -> Vec<String> {
+        let mut files = left_in_run(&["swept", &number]);
+        files.retain(|file| file.ends_with(".lock") || file.starts_with("nic-"));
+        files
+    };
+    bridge.kill();
+    assert_eq!(of_this().len(), 5, "a name, two interfaces, two pins: {:?}", of_this());
+    drop(rig);
+    // The kernel takes a namespace apart in its own time.
+    let next = Rig::new();
+    wait_until("nothing is left", || {
+        next.bridge("--name sweeper").end();
+        of_this().is_empty()
+    });
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
         StageStats::Tbf(s) => s.basic = basic,
         StageStats::Htb(s) => s.basic = basic,
         StageStats::Netem(s) => s.basic = basic,
+        StageStats::Link(s) => s.basic = basic,
         StageStats::FqCodel(s) => {
             s.basic = basic;
             s.drop_overlimit = get("drop_overlimit") as u32;
@@ -75,6 +76,7 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
             s.tally.ce_mark = get("ce_mark") as u32;
             s.drop_overlimit = get("drop_overlimit") as u32;
         }
+        other => panic!("{} is compared elsewhere", other.kind()),
     }
 }
 

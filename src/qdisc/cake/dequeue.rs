@@ -1,0 +1,261 @@
+//! A packet goes out (`spec/cake.md` §12).
+
+use super::flows::State;
+use super::{Cake, CeThreshold};
+use crate::mark::ecn;
+use crate::packet::{Marks, Packet};
+use crate::pool::Frame;
+use crate::qdisc::{Cx, Reason};
+use crate::time::{Instant, MICROSECOND};
+
+/// What came of asking a tin for a packet.
+enum Turn {
+    /// A packet.
+    Packet(Frame),
+    /// Nothing yet; choose a tin again.
+    Begin,
+}
+
+impl Cake {
+    pub(super) fn departure(&mut self, moment: Instant, cx: &mut Cx<'_>) -> Option<Frame> {
+        let now = self.now(moment);
+        let mut first = true;
+        loop {
+            if self.basic.qlen == 0 {
+                return self.nothing(now);
+            }
+            if self.shaper.is_throttled(now) {
+                self.basic.overlimits += 1;
+                self.wake_at(self.shaper.wake());
+                return None;
+            }
+            let tin = if self.shaper.is_unlimited() { self.next_in_turn() } else { self.most_due(now) };
+            let Some(t) = tin else { return self.nothing(now) };
+            if let Turn::Packet(frame) = self.serve(t, now, moment, &mut first, cx) {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// There is nothing to send; a wake-up that has come need not come again.
+    fn nothing(&mut self, now: i64) -> Option<Frame> {
+        self.wake = self.wake.filter(|&at| at > now);
+        None
+    }
+
+    /// Weighted round robin over the tins (`spec/cake.md` §12.2, unlimited).
+    fn next_in_turn(&mut self) -> Option<usize> {
+        let (mut wrapped, mut seen) = (false, false);
+        loop {
+            let t = self.turn;
+            let tin = &mut self.tins[t];
+            if tin.deficit >= 0 && tin.is_active() {
+                return Some(t);
+            }
+            if tin.deficit <= 0 {
+                tin.deficit += i32::from(tin.quantum);
+            }
+            seen |= tin.is_active();
+            self.turn += 1;
+            if self.turn >= self.tin_count {
+                self.turn = 0;
+                if wrapped && !seen {
+                    return None;
+                }
+                wrapped = true;
+            }
+        }
+    }
+
+    /// The highest tin within its threshold, else the one that will be first (`spec/cake.md` §12.2,
+    /// shaped).
+    fn most_due(&self, now: i64) -> Option<usize> {
+        let mut best = i64::MAX;
+        let mut choice = None;
+        for (t, tin) in self.tins.iter().enumerate().take(self.tin_count) {
+            if tin.is_active() {
+                let due = tin.time_next - now;
+                if due <= 0 || due <= best {
+                    best = due;
+                    choice = Some(t);
+                }
+            }
+        }
+        choice
+    }
+
+    /// Chooses a flow of the tin and takes a packet of it (`spec/cake.md` §12.3, §12.4).
+    fn serve(&mut self, t: usize, now: i64, moment: Instant, first: &mut bool, cx: &mut Cx<'_>) -> Turn {
+        let fair = self.fair;
+        loop {
+            let tin = &mut self.tins[t];
+            let decayed = tin.decayed.head();
+            let head = if *first { decayed } else { None }.or(tin.new.head()).or(tin.old.head()).or(decayed);
+            let Some(f) = head else { return Turn::Begin };
+            *first = false;
+
+            let flow = &mut tin.flows[f];
+            if flow.deficit <= 0 {
+                self.rotate(t, f, fair, cx);
+                continue;
+            }
+
+            let bulk = if self.bulk_counts { tin.bulk } else { 0 };
+            loop {
+                let tin = &mut self.tins[t];
+                let flow = &mut tin.flows[f];
+                let Some(frame) = flow.queue.pop(cx.pool) else {
+                    self.retire(t, f, now);
+                    return Turn::Begin;
+                };
+                let packet = &mut cx.pool[&frame];
+                let (len, charged) = (packet.len, packet.charged);
+                tin.backlog -= u64::from(len);
+                self.memory -= u64::from(packet.truesize);
+                self.heap.dequeued(t, f, len);
+
+                let sojourn = moment.since(packet.enqueued);
+                let over = tin.law.is_over(sojourn, self.rule, bulk);
+                let verdict = flow.cobalt.judge(now, over, &tin.law, packet, cx.random, self.link.compat);
+                let dropped = verdict.drop.filter(|_| !flow.queue.is_empty());
+                let Some(reason) = dropped else {
+                    self.deliver(t, f, now, moment, sojourn, verdict.marked, &frame, cx);
+                    return Turn::Packet(frame);
+                };
+
+                tin.counters.drops += 1;
+                match reason {
+                    Reason::Flood => tin.counters.dropped_flood += 1,
+                    _ => tin.counters.dropped_aqm += 1,
+                }
+                self.basic.dropped(len);
+                let ingress = self.params.ingress;
+                if ingress {
+                    self.shaper.charge(&tin.pace, &mut tin.time_next, charged, now, true);
+                    flow.deficit -= charged as i32;
+                    tin.deficit = tin.deficit.wrapping_sub(charged as i32);
+                }
+                cx.drops.push(cx.pool, frame, reason);
+                if ingress {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A flow has used up its deficit: it gets a quantum and goes to the end of the line
+    /// (`spec/cake.md` §12.3 step 2).
+    fn rotate(&mut self, t: usize, f: u32, fair: u8, cx: &mut Cx<'_>) {
+        let tin = &mut self.tins[t];
+        let flow = &mut tin.flows[f];
+        let was = flow.state;
+        if was == State::Sparse {
+            if flow.queue.is_empty() {
+                flow.state = State::SparseWait;
+            } else {
+                flow.state = State::Bulk;
+                tin.sparse -= 1;
+                tin.bulk += 1;
+                tin.enter_hosts(f, fair);
+            }
+        }
+        let quantum = tin.flow_quantum(f, fair, cx.random.u16());
+        tin.flows[f].deficit += quantum;
+        self.leave_list(t, was);
+        let tin = &mut self.tins[t];
+        tin.old.push(&mut tin.flows, f);
+    }
+
+    /// Takes the flow that was chosen, the head of its list, out of that list.
+    fn leave_list(&mut self, t: usize, was: State) {
+        let tin = &mut self.tins[t];
+        match was {
+            State::Decaying => tin.decayed.pop(&tin.flows),
+            State::Sparse => tin.new.pop(&tin.flows),
+            _ => tin.old.pop(&tin.flows),
+        }
+    }
+
+    /// A flow was found empty: it decays, or is forgotten (`spec/cake.md` §12.4 step 4).
+    fn retire(&mut self, t: usize, f: u32, now: i64) {
+        let tin = &mut self.tins[t];
+        let flow = &mut tin.flows[f];
+        tin.unresponsive -= u32::from(flow.cobalt.queue_empty(now, &tin.law));
+        let rests = flow.cobalt.at_rest(now);
+        let was = flow.state;
+        flow.state = if rests { State::None } else { State::Decaying };
+        self.leave_list(t, was);
+        let tin = &mut self.tins[t];
+        match was {
+            State::Bulk => {
+                tin.bulk -= 1;
+                tin.leave_hosts(f);
+            }
+            State::Sparse | State::SparseWait => tin.sparse -= 1,
+            State::Decaying => tin.decaying -= 1,
+            State::None => {}
+        }
+        if !rests {
+            tin.decaying += 1;
+            tin.decayed.push(&mut tin.flows, f);
+        }
+    }
+
+    /// A packet leaves (`spec/cake.md` §12.4 from step 7 on).
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the state of one dequeue")]
+    fn deliver(
+        &mut self,
+        t: usize,
+        f: u32,
+        now: i64,
+        moment: Instant,
+        sojourn: u64,
+        marked: bool,
+        frame: &Frame,
+        cx: &mut Cx<'_>,
+    ) {
+        let tin = &mut self.tins[t];
+        let packet = &mut cx.pool[frame];
+        let (len, charged) = (packet.len, packet.charged);
+        packet.released = moment;
+        if marked {
+            packet.marks.add(Marks::ECN);
+            tin.counters.marks += 1;
+        }
+        if let Some(threshold) = self.params.ce_threshold {
+            if exceeds(packet, sojourn, threshold) && ecn::set_ce(packet) {
+                packet.marks.add(Marks::CE_THRESHOLD);
+                tin.counters.ce_threshold += 1;
+            }
+        }
+        tin.counters.ce_made += u64::from(!packet.marks.is_empty() && packet.ds_arrived & ecn::CE != ecn::CE);
+        self.basic.sent(len);
+        tin.counters.delays.note(sojourn);
+        self.shaper.charge(&tin.pace, &mut tin.time_next, charged, now, false);
+        let flow = &mut tin.flows[f];
+        flow.deficit -= charged as i32;
+        tin.deficit = tin.deficit.wrapping_sub(charged as i32);
+        if flow.state == State::Bulk {
+            tin.counters.sent_bulk += 1;
+            tin.counters.sent_bulk_bytes += u64::from(len);
+        } else {
+            tin.counters.sent_sparse += 1;
+            tin.counters.sent_sparse_bytes += u64::from(len);
+        }
+        if self.shaper.time_next > now && self.basic.qlen > 0 {
+            self.wake = Some(self.shaper.wake());
+        } else if self.basic.qlen == 0 {
+            if let Some(tin) = self.tins[..self.tin_count].iter().find(|t| t.decaying > 0) {
+                self.wake = Some(now + tin.law.target as i64);
+            }
+        }
+        self.heap.delivered();
+    }
+}
+
+/// Whether a packet is to be marked for its sojourn alone (`spec/codel.md` §1.6 step 5).
+fn exceeds(packet: &Packet, sojourn: u64, threshold: CeThreshold) -> bool {
+    sojourn > u64::from(threshold.us) * MICROSECOND
+        && (threshold.mask == 0 || packet.has_ds() && packet.ds & threshold.mask == threshold.selector)
+}

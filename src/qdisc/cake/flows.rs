@@ -1,0 +1,242 @@
+//! The queues of a tin: who gets which, and the lists they wait in (`spec/cake.md` §8.3, §12.3).
+
+use super::cobalt::Vars;
+use crate::pool::Queue;
+
+/// Ways of a set.
+pub(super) const WAYS: usize = 8;
+
+const NIL: u32 = u32::MAX;
+
+/// Where a flow stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(super) enum State {
+    /// In no list.
+    #[default]
+    None,
+    /// New, within its first quantum.
+    Sparse,
+    /// Used up its quantum and was empty when visited; bulk if it comes back before the next visit.
+    SparseWait,
+    /// Has a standing queue.
+    Bulk,
+    /// Empty, while COBALT calms down.
+    Decaying,
+}
+
+/// Flags of [`Flow::counted`].
+pub(super) const SOURCE: u8 = 1;
+/// See [`SOURCE`].
+pub(super) const DESTINATION: u8 = 2;
+
+/// A queue and what is remembered of it: one cache line.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Flow {
+    pub(super) cobalt: Vars,
+    pub(super) queue: Queue,
+    pub(super) deficit: i32,
+    next: u32,
+    previous: u32,
+    pub(super) src_host: u16,
+    pub(super) dst_host: u16,
+    pub(super) state: State,
+    /// In which host counts this flow is.
+    pub(super) counted: u8,
+}
+
+const _: () = assert!(size_of::<Flow>() == 64, "a flow is one cache line");
+
+/// A list of flows. Only the predecessor of a flow behind the head is kept up to date: the head is
+/// taken without touching its successor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List { head: NIL, tail: NIL }
+    }
+}
+
+impl List {
+    #[inline]
+    pub(super) fn head(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, flows: &mut Flows, f: u32) {
+        let tail = self.tail;
+        let flow = &mut flows.flows[f as usize];
+        flow.next = NIL;
+        flow.previous = tail;
+        if self.head == NIL {
+            self.head = f;
+        } else {
+            flows.flows[tail as usize].next = f;
+        }
+        self.tail = f;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, flows: &Flows) {
+        self.head = flows.flows[self.head as usize].next;
+        if self.head == NIL {
+            self.tail = NIL;
+        }
+    }
+
+    pub(super) fn remove(&mut self, flows: &mut Flows, f: u32) {
+        if self.head == f {
+            return self.pop(flows);
+        }
+        let (previous, next) = (flows.flows[f as usize].previous, flows.flows[f as usize].next);
+        flows.flows[previous as usize].next = next;
+        if self.tail == f {
+            self.tail = previous;
+        } else {
+            flows.flows[next as usize].previous = previous;
+        }
+    }
+}
+
+/// How a queue was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// Where the hash points to, and in use.
+    Direct,
+    /// By its tag, in its home way or another.
+    Tagged {
+        /// Not in the home way.
+        indirect: bool,
+        /// It was in no list, so its hosts may be others by now.
+        idle: bool,
+    },
+    /// None bears the tag; this one was free.
+    Free,
+    /// None is free; this one is shared.
+    Collision,
+}
+
+/// The queues of a tin.
+#[derive(Debug)]
+pub(super) struct Flows {
+    flows: Box<[Flow]>,
+    tags: Box<[u32]>,
+}
+
+impl Flows {
+    pub(super) fn new(queues: u32) -> Self {
+        Flows { flows: (0..queues).map(|_| Flow::default()).collect(), tags: vec![0; queues as usize].into() }
+    }
+
+    /// How many queues there are.
+    pub(super) fn len(&self) -> u32 {
+        self.flows.len() as u32
+    }
+
+    /// All queues.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.iter_mut()
+    }
+
+    /// The tag of a queue.
+    pub(super) fn tag(&self, f: u32) -> u32 {
+        self.tags[f as usize]
+    }
+
+    /// The queue for a flow hash, tagged with it from now on.
+    #[inline]
+    pub(super) fn find(&mut self, hash: u32) -> (u32, Found) {
+        let home = hash as usize & (self.flows.len() - 1);
+        if self.tags[home] == hash && self.flows[home].state != State::None {
+            return (home as u32, Found::Direct);
+        }
+        self.search(hash, home)
+    }
+
+    fn search(&mut self, hash: u32, home: usize) -> (u32, Found) {
+        let base = home & !(WAYS - 1);
+        let way = |i: usize| base + ((home + i) & (WAYS - 1));
+        if let Some(i) = (0..WAYS).find(|&i| self.tags[way(i)] == hash) {
+            let idle = self.flows[way(i)].state == State::None;
+            return (way(i) as u32, Found::Tagged { indirect: i > 0, idle });
+        }
+        let free = (0..WAYS).map(way).find(|&f| self.flows[f].state == State::None);
+        let chosen = free.unwrap_or(home);
+        self.tags[chosen] = hash;
+        (chosen as u32, if free.is_some() { Found::Free } else { Found::Collision })
+    }
+}
+
+impl std::ops::Index<u32> for Flows {
+    type Output = Flow;
+    #[inline]
+    fn index(&self, f: u32) -> &Flow {
+        &self.flows[f as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Flows {
+    #[inline]
+    fn index_mut(&mut self, f: u32) -> &mut Flow {
+        &mut self.flows[f as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(list: &List, flows: &Flows) -> Vec<u32> {
+        std::iter::successors(list.head(), |&f| (f != list.tail).then(|| flows[f].next)).collect()
+    }
+
+    #[test]
+    fn a_flow_can_leave_its_list_from_any_place() {
+        let mut flows = Flows::new(256);
+        for leaves in [1, 2, 3, 4] {
+            let mut list = List::default();
+            (0..5).for_each(|f| list.push(&mut flows, f));
+            list.pop(&flows);
+            list.remove(&mut flows, leaves);
+            let left: Vec<u32> = (1..5).filter(|&f| f != leaves).collect();
+            assert_eq!(order(&list, &flows), left);
+            list.push(&mut flows, 9);
+            assert_eq!(order(&list, &flows).last(), Some(&9));
+        }
+    }
+
+    #[test]
+    fn a_list_that_ran_empty_starts_again() {
+        let mut flows = Flows::new(256);
+        let mut list = List::default();
+        list.push(&mut flows, 3);
+        list.pop(&flows);
+        assert_eq!(list.head(), None);
+        list.push(&mut flows, 5);
+        assert_eq!(order(&list, &flows), [5]);
+    }
+
+    #[test]
+    fn eight_flows_share_a_set_and_the_ninth_collides() {
+        let mut flows = Flows::new(1024);
+        let hash = |i: u32| 5 + i * 1024;
+        for i in 0..8 {
+            let (f, found) = flows.find(hash(i));
+            assert_eq!((f, found), ((5 + i) % 8, Found::Free));
+            flows[f].state = State::Bulk;
+        }
+        assert_eq!(flows.find(hash(0)), (5, Found::Direct));
+        assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: false }));
+        assert_eq!(flows.find(hash(8)), (5, Found::Collision));
+        assert_eq!(flows.tag(5), hash(8));
+        flows[7].state = State::None;
+        assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: true }));
+        assert_eq!(flows.find(hash(9)), (7, Found::Free), "a tag does not hold a queue that nobody uses");
+    }
+}
