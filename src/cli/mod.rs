@@ -10,6 +10,7 @@ mod load;
 mod napi;
 #[cfg(feature = "xdp")]
 mod session;
+mod sim;
 mod top;
 mod trace;
 
@@ -32,6 +33,8 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Run a scenario in virtual time, senders included
+    Sim(sim::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
@@ -104,6 +107,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),
         Command::List(args) => control::list(&args),
