@@ -10,6 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir::port::xdp::SocketStatistics;
+use weir::run::alarms::Alarms;
 use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
 use weir::run::control::{Info, Instance, Server};
 use weir::run::quiet::Quiet;
@@ -70,7 +72,7 @@ struct Session {
     /// When the last interval of the histograms ended.
     logged: Instant,
     readings: [Option<Reading>; 2],
-    missing: [i64; 2],
+    alarms: [Alarms; 2],
     quiet: Quiet,
     progress: Progress,
 }
@@ -91,7 +93,7 @@ impl Session {
             hist,
             logged,
             readings: [None, None],
-            missing: [0, 0],
+            alarms: Default::default(),
             quiet: Quiet::default(),
             progress,
             bridge,
@@ -157,13 +159,13 @@ impl Session {
             let Some(reading) = self.bridge.read(way) else {
                 return Some(format!("the worker of direction {} has ended; its frames are bypassed", way.name()));
             };
-            let missing = reading.snapshot.census.missing();
-            if missing != 0 && missing != self.missing[i] {
+            let sockets = reading.queues.iter().copied().fold(SocketStatistics::default(), SocketStatistics::plus);
+            let nics = &self.bridge.facts().nics;
+            let (from, to) = (nics[i].as_str(), nics[1 - i].as_str());
+            for line in self.alarms[i].note([from, to], &reading.snapshot, reading.gate, sockets) {
                 self.progress.clear();
-                let census = reading.snapshot.census;
-                eprintln!("weir: {missing} frames of direction {} are nowhere: {census:?}", way.name());
+                eprintln!("weir: {line}");
             }
-            self.missing[i] = missing;
             self.readings[i] = Some(reading);
             self.note(way, before.as_ref());
         }

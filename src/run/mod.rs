@@ -4,6 +4,8 @@
 //! on the data path.
 
 #[cfg(feature = "xdp")]
+pub mod alarms;
+#[cfg(feature = "xdp")]
 pub mod attach;
 #[cfg(feature = "xdp")]
 pub mod bridge;
