@@ -14,6 +14,7 @@ use weir::port::xdp::SocketStatistics;
 use weir::run::alarms::Alarms;
 use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
 use weir::run::control::{Info, Instance, Server};
+use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
 use weir::spec::Spec;
 use weir::stats::format::time_ns;
@@ -72,6 +73,7 @@ struct Session {
     logged: Instant,
     readings: [Option<Reading>; 2],
     alarms: [Alarms; 2],
+    quiet: Quiet,
     progress: Progress,
 }
 
@@ -92,6 +94,7 @@ impl Session {
             logged,
             readings: [None, None],
             alarms: Default::default(),
+            quiet: Quiet::default(),
             progress,
             bridge,
         })
@@ -167,6 +170,15 @@ impl Session {
             self.note(way, before.as_ref());
         }
         self.logged = clock::now();
+        let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));
+        if let Some(i) = self.quiet.second(received) {
+            self.progress.clear();
+            let facts = self.bridge.facts();
+            let [still, busy] = [Way::BOTH[i], Way::BOTH[1 - i]].map(|way| arrow(facts, way));
+            eprintln!(
+                "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
+            );
+        }
         self.progress.show();
         None
     }

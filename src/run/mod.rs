@@ -16,6 +16,7 @@ pub mod hist;
 #[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;
+pub mod quiet;
 #[cfg(feature = "xdp")]
 pub mod worker;
 
