@@ -183,6 +183,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         packet.released = now;
         packet.truesize = truesize(packet.len);
         packet.marks = Marks::NONE;
+        packet.copy = false;
         let len = packet.len;
         let headers = Headers::parse(stock.frames.bytes(frame.slot(), &stock.pool[frame.slot()]));
         headers.apply(&mut stock.pool[&frame]);
