@@ -100,6 +100,8 @@ pub struct Engine<R: Receive, T> {
     sojourns: Sojourns,
     /// Whether other stages keep packets too, so that a sojourn in the last begins when it gets them.
     delays_before: bool,
+    /// The pipeline gave nothing, and will not before this time unless a packet comes.
+    idle_until: Instant,
     down_since: Option<Instant>,
     stale_before: Instant,
 }
@@ -143,6 +145,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             counters: Counters::default(),
             sojourns,
             delays_before,
+            idle_until: Instant::ZERO,
             down_since: None,
             stale_before: Instant::ZERO,
         }
@@ -194,17 +197,25 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         } else if stock.pool.free() < self.reserve {
             stock.drops.push(&mut stock.pool, frame, Reason::Memory);
         } else {
+            self.idle_until = Instant::ZERO;
             self.pipeline.enqueue(now, frame, &headers, &mut stock.cx());
         }
     }
 
     fn serve(&mut self, now: Instant) -> usize {
+        if now < self.idle_until {
+            return 0;
+        }
+        self.idle_until = Instant::ZERO;
         let mut sent = 0;
         let stale = self.down_since.is_some_and(|since| now.since(since) >= STALE);
         // While the link is down for long, what the pipeline lets go is dropped instead of sent.
         let room = if stale { BURST } else { self.tx.room() };
         for _ in 0..room {
-            let Some(frame) = self.pipeline.dequeue(now, &mut self.stock.cx()) else { break };
+            let Some(frame) = self.pipeline.dequeue(now, &mut self.stock.cx()) else {
+                self.idle_until = self.pipeline.next_event().unwrap_or(Instant::NEVER);
+                break;
+            };
             if stale || self.stock.pool[&frame].arrived < self.stale_before {
                 self.stock.drops.push(&mut self.stock.pool, frame, Reason::Stale);
             } else {
@@ -247,11 +258,20 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         }
     }
 
+    /// Whether the stages at work can take the parameters of `spec`; see [`Pipeline::can_change`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn can_change(&mut self, spec: &Spec) -> Result<(), String> {
+        self.pipeline.can_change(spec)
+    }
+
     /// Takes the parameters of `spec` between two packets; see [`Pipeline::change`].
     ///
     /// # Errors
     /// As there; nothing has changed then.
     pub fn change(&mut self, spec: &Spec, link: Link, now: Instant) -> Result<(), String> {
+        self.idle_until = Instant::ZERO;
         self.pipeline.change(spec, link, now, &mut self.stock.cx())
     }
 

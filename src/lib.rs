@@ -25,6 +25,8 @@ pub mod qdisc;
 pub mod report;
 pub mod rng;
 pub mod run;
+pub mod scenario;
+pub mod sim;
 pub mod spec;
 pub mod stats;
 pub mod sys;

@@ -82,20 +82,27 @@ impl Pipeline {
         }
     }
 
-    /// Takes the parameters of `spec` between two packets; all stages or none. Nothing that waits is
-    /// lost but what no longer fits, which leaves through the drops.
+    /// Whether the stages at work can take the parameters of `spec`.
     ///
     /// # Errors
-    /// Why it cannot be: other kinds of stages, or a parameter that is settled when a stage begins.
-    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) -> Result<(), String> {
+    /// Why not: other kinds of stages, or a parameter that is settled when a stage begins.
+    pub fn can_change(&mut self, spec: &Spec) -> Result<(), String> {
         let groups = spec.groups();
         if groups.len() != self.stages.len() {
             return Err(format!("{} stages are at work and {} are wanted", self.stages.len(), groups.len()));
         }
-        for (stage, group) in self.stages.iter_mut().zip(&groups) {
-            each(stage.as_mut(), group, &mut |q, wanted| q.can_change(wanted))?;
-        }
-        for (stage, group) in self.stages.iter_mut().zip(&groups) {
+        let mut pairs = self.stages.iter_mut().zip(groups);
+        pairs.try_for_each(|(stage, group)| each(stage.as_mut(), group, &mut |q, wanted| q.can_change(wanted)))
+    }
+
+    /// Takes the parameters of `spec` between two packets; all stages or none. Nothing that waits is
+    /// lost but what no longer fits, which leaves through the drops.
+    ///
+    /// # Errors
+    /// As [`Pipeline::can_change`].
+    pub fn change(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.can_change(spec)?;
+        for (stage, group) in self.stages.iter_mut().zip(spec.groups()) {
             each(stage.as_mut(), group, &mut |q, wanted| {
                 q.change(wanted, link, now, cx);
                 Ok(())

@@ -4,7 +4,7 @@
 //! cloned, so a packet is in exactly one place: free, in a [`Queue`], or in somebody's hand. Only
 //! this file makes frames, and only out of numbers that are free or linked.
 //!
-//! Nothing here allocates after [`Pool::new`].
+//! Nothing here allocates after [`Pool::new`], but for [`Pool::grow`].
 
 mod heap;
 
@@ -42,7 +42,7 @@ impl Slot {
 /// All packet records of one direction.
 #[derive(Debug)]
 pub struct Pool {
-    records: Box<[Packet]>,
+    records: Vec<Packet>,
     free: u32,
     free_count: u32,
     lent: u32,
@@ -52,15 +52,29 @@ impl Pool {
     /// A pool of `capacity` records, all free.
     ///
     /// # Panics
-    /// If `capacity` is 2^32 − 1 or more.
+    /// If `capacity` is 2^32 − 2 or more.
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity < NIL as usize, "a pool counts its records in 32 bits");
-        let mut records = vec![Packet::default(); capacity].into_boxed_slice();
+        assert!(capacity < LENT as usize, "a pool counts its records in 32 bits");
+        let mut records = vec![Packet::default(); capacity];
         for (i, r) in records.iter_mut().enumerate() {
             r.next = if i + 1 < capacity { i as u32 + 1 } else { NIL };
         }
         let free = if capacity == 0 { NIL } else { 0 };
         Pool { records, free, free_count: capacity as u32, lent: 0 }
+    }
+
+    /// Adds `more` free records. The one call that allocates: for simulations, whose frames are not
+    /// memory shared with a device.
+    ///
+    /// # Panics
+    /// As [`Pool::new`].
+    pub fn grow(&mut self, more: usize) {
+        let old = self.records.len();
+        assert!(old + more < LENT as usize, "a pool counts its records in 32 bits");
+        self.records.resize(old + more, Packet::default());
+        for n in (old..old + more).rev() {
+            self.give(Frame(n as u32));
+        }
     }
 
     /// How many records there are.

@@ -3,10 +3,15 @@
 #[cfg(feature = "xdp")]
 mod bridge;
 mod compare;
+mod control;
 mod doctor;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
+#[cfg(feature = "xdp")]
+mod session;
+mod sim;
+mod top;
 mod trace;
 
 use std::process::ExitCode;
@@ -28,10 +33,24 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Run a scenario in virtual time, senders included
+    Sim(sim::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// What tc -s qdisc show would print for a running instance, and more
+    Stats(control::Stats),
+    /// Which instances are running
+    List(control::List),
+    /// End a running instance in good order
+    Stop(control::Which),
+    /// Write the histograms of a running instance
+    Hist(control::Hist),
+    /// Give a running instance other parameters, between two packets
+    Change(control::Change),
+    /// The figures of a running instance, once a second
+    Top(top::Args),
     /// Let the far end of a veth take redirected frames: attach a program there that passes everything
     #[cfg(feature = "xdp")]
     Napi(napi::Args),
@@ -88,7 +107,14 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Stats(args) => control::stats(&args),
+        Command::List(args) => control::list(&args),
+        Command::Stop(which) => control::stop(&which),
+        Command::Hist(args) => control::hist(&args),
+        Command::Change(args) => control::change(&args),
+        Command::Top(args) => top::run(&args),
         Command::Load(args) => load::run(args),
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),

@@ -16,7 +16,7 @@ use crate::pool::{Frame, Frames, Pool, Queue};
 use crate::time::Instant;
 
 /// What a half of a port counted; all of these only grow.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PortCounters {
     /// Descriptors from the device that name no frame it had.
     pub rx_invalid: u64,

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde_json::json;
 
 use super::attach::{self, Lock, Placed, Refused, WantedMode};
 use super::clock;
 use super::links::Links;
 use super::nic::{self, IfName, NicFacts, NicGuard};
-use super::worker::{Direction, Handle, Poll, cores};
+use super::worker::{Direction, Handle, Lateness, Poll, cores};
 use crate::classify::Hashing;
 use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
@@ -23,7 +24,9 @@ use crate::qdisc::Compat;
 use crate::rng::Random;
 use crate::run::DIRECTORY;
 use crate::spec::Spec;
+use crate::stats::StageStats;
 use crate::stats::histogram::Sojourns;
+use crate::stats::report::Report;
 use crate::time::{Instant, MILLISECOND};
 
 /// Frames that can wait in each direction, unless said otherwise.
@@ -180,14 +183,36 @@ impl Drop for Gates {
 pub struct Reading {
     /// The engine's.
     pub snapshot: Snapshot,
-    /// How long packets waited since the last reading.
-    pub interval: Sojourns,
     /// How late its worker was, since the start, in nanoseconds.
     pub late: Histogram<u64>,
     /// The gate of the NIC that it receives on.
     pub gate: GateCounters,
-    /// The sockets of the NIC that it receives on.
-    pub sockets: SocketStatistics,
+    /// The sockets of the NIC that it receives on, by queue.
+    pub queues: Vec<SocketStatistics>,
+}
+
+/// How long the packets of a direction waited.
+struct Waits {
+    /// Empty, for the worker to record into next.
+    spare: Sojourns,
+    /// Since the start.
+    total: Sojourns,
+    /// Since it was last taken.
+    interval: Sojourns,
+}
+
+impl Waits {
+    fn of(stages: &[StageStats]) -> Waits {
+        let empty = Sojourns::of(stages);
+        Waits { spare: empty.clone(), total: empty.clone(), interval: empty }
+    }
+
+    fn add(&mut self, mut taken: Sojourns) {
+        self.total.add(&taken);
+        self.interval.add(&taken);
+        taken.reset();
+        self.spare = taken;
+    }
 }
 
 /// A bridge at work. Dropping it takes everything back.
@@ -198,8 +223,8 @@ pub struct Bridge {
     workers: Vec<Handle<XdpRx, XdpTx>>,
     sockets: [Vec<Arc<OwnedFd>>; 2],
     links: Links,
-    spares: [Option<Sojourns>; 2],
-    totals: [Sojourns; 2],
+    waits: [Waits; 2],
+    link: Link,
     facts: Facts,
     _nics: [NicGuard; 2],
     _locks: [Lock; 3],
@@ -326,8 +351,8 @@ impl Bridge {
             workers,
             sockets,
             links,
-            spares: [Some(Sojourns::new()), Some(Sojourns::new())],
-            totals: [Sojourns::new(), Sojourns::new()],
+            waits: settings.specs.each_ref().map(|spec| Waits::of(&spec.build(link).stats(Instant::ZERO))),
+            link,
             facts,
             _nics: nics,
             _locks: locks,
@@ -347,23 +372,81 @@ impl Bridge {
     /// Looks at a direction. `None` if its worker has ended, which is a fault.
     pub fn read(&mut self, way: Way) -> Option<Reading> {
         let i = way as usize;
-        let mut spare = self.spares[i].take().unwrap_or_default();
-        spare.reset();
-        let (worker, at) = if self.workers.len() == 1 { (&self.workers[0], i) } else { (&self.workers[i], 0) };
-        let (snapshot, interval, late) = worker.ask(move |directions, late, now| {
-            let engine = &mut directions[at].engine;
+        let mut spare = std::mem::take(&mut self.waits[i].spare);
+        let (snapshot, taken, late) = self.ask(way, move |engine, late, now| {
             engine.swap_sojourns(&mut spare);
             (engine.snapshot(now), spare, late.0.clone())
         })?;
-        self.totals[i].add(&interval);
-        let sockets = SocketStatistics::of(&self.sockets[i]);
-        self.spares[i] = Some(interval.clone());
-        Some(Reading { snapshot, interval, late, gate: self.gates.gates[i].counters(), sockets })
+        self.waits[i].add(taken);
+        let queues = self.sockets[i].iter().map(|s| SocketStatistics::of(s)).collect();
+        Some(Reading { snapshot, late, gate: self.gates.gates[i].counters(), queues })
     }
 
-    /// How long packets waited since the start, as far as [`Bridge::read`] has seen.
-    pub fn sojourns(&self, way: Way) -> &Sojourns {
-        &self.totals[way as usize]
+    /// Calls `f` with the engine of a direction, between two turns. `None` if its worker has ended.
+    fn ask<A: Send + 'static>(
+        &self,
+        way: Way,
+        f: impl FnOnce(&mut Engine<XdpRx, XdpTx>, &Lateness, Instant) -> A + Send + 'static,
+    ) -> Option<A> {
+        let i = way as usize;
+        let (worker, at) = if self.workers.len() == 1 { (&self.workers[0], i) } else { (&self.workers[i], 0) };
+        worker.ask(move |directions, late, now| f(&mut directions[at].engine, late, now))
+    }
+
+    /// How long packets waited since this was last called, as far as [`Bridge::read`] has seen.
+    pub fn take_interval(&mut self, way: Way) -> Sojourns {
+        let interval = &mut self.waits[way as usize].interval;
+        let taken = interval.clone();
+        interval.reset();
+        taken
+    }
+
+    /// Everything known of a direction at this moment. `None` if its worker has ended.
+    pub fn report(&mut self, way: Way) -> Option<Report> {
+        let Reading { snapshot, late, gate, queues } = self.read(way)?;
+        let i = way as usize;
+        let sum = queues.iter().copied().fold(SocketStatistics::default(), SocketStatistics::plus);
+        Some(Report {
+            direction: way.name(),
+            from: self.facts.nics[i].clone(),
+            to: self.facts.nics[1 - i].clone(),
+            spec: self.facts.specs[i].to_string(),
+            seconds: snapshot.at.since(self.facts.started) as f64 / 1e9,
+            stages: snapshot.stages,
+            counters: snapshot.counters,
+            drops: snapshot.drops,
+            backlog: (snapshot.backlog_packets, snapshot.backlog_bytes),
+            census: snapshot.census,
+            sojourns: self.waits[i].total.clone(),
+            late,
+            devices: vec![
+                ("gate", json!(gate)),
+                ("kernel", json!(sum)),
+                ("queues", json!(queues)),
+                ("port", json!(snapshot.port)),
+            ],
+        })
+    }
+
+    /// Takes new parameters, down and up; both or none.
+    ///
+    /// # Errors
+    /// Why they cannot be: other kinds of stages, a parameter that is settled at the start, or a
+    /// worker that has ended.
+    pub fn change(&mut self, specs: [Option<Spec>; 2]) -> Result<(), String> {
+        let ended = || "a worker has ended".to_string();
+        let wanted: Vec<(Way, Spec)> = Way::BOTH.into_iter().zip(specs).filter_map(|(w, s)| Some((w, s?))).collect();
+        for (way, spec) in wanted.iter().cloned() {
+            let answer = self.ask(way, move |engine, _, _| engine.can_change(&spec)).ok_or_else(ended)?;
+            answer.map_err(|why| format!("{}: {why}", way.name()))?;
+        }
+        let link = self.link;
+        for (way, spec) in wanted {
+            let new = spec.clone();
+            self.ask(way, move |engine, _, now| engine.change(&spec, link, now)).ok_or_else(ended)??;
+            self.facts.specs[way as usize] = new;
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,8 @@ pub mod attach;
 pub mod bridge;
 #[cfg(feature = "xdp")]
 pub mod clock;
+pub mod control;
+pub mod hist;
 #[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;

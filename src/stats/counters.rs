@@ -96,6 +96,11 @@ impl Counters {
         self.sent_packets += 1;
         self.sent_bytes += u64::from(packet.len);
         self.left.count(packet, packet.ds);
+        // As in the kernel, a discipline counts CE that was there before as its mark; here it is none
+        // (decisions.md 24).
+        if packet.ecn() == packet.ds_arrived & 3 {
+            return;
+        }
         self.marked_ecn += u64::from(packet.marks.has(Marks::ECN));
         self.marked_pi2 += u64::from(packet.marks.has(Marks::PI2));
         self.marked_ce_threshold += u64::from(packet.marks.has(Marks::CE_THRESHOLD));

@@ -91,6 +91,8 @@ struct Device<'p> {
     heads: Heads,
     busy_until: Option<Instant>,
     watchdog: Option<Instant>,
+    /// When the watchdog fired last.
+    ticked: Option<Instant>,
     run: Run,
 }
 
@@ -125,6 +127,7 @@ pub fn run(
         heads: Heads::default(),
         busy_until: None,
         watchdog: None,
+        ticked: None,
         run: Run {
             outcomes: Vec::with_capacity(arrivals.len()),
             peak_packets: 0,
@@ -170,6 +173,7 @@ impl Device<'_> {
                 self.busy_until = None;
             } else {
                 self.watchdog = None;
+                self.ticked = Some(next);
                 self.pipeline.tick(next, cx!(self));
                 self.collect_drops(next);
                 self.note_update(next);
@@ -237,9 +241,10 @@ impl Device<'_> {
             }
             self.record(now, frame, None);
         }
-        // One that is due already would change nothing: an idle device has just asked, and a busy one
-        // asks when it is done.
-        self.watchdog = self.pipeline.next_event().filter(|t| *t > now);
+        // What is due at this very instant gets its turn now, once: after that, an idle device has just
+        // asked and a busy one asks when it is done.
+        let turn_taken = self.ticked == Some(now);
+        self.watchdog = self.pipeline.next_event().map(|t| t.max(now)).filter(|t| *t > now || !turn_taken);
     }
 
     /// Notes the controller's run, if this event was one.

@@ -2,6 +2,7 @@
 //! every call.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use weir::classify::{FlowKeys, Hashing, Headers};
 use weir::packet::{Marks, Network, Packet, truesize};
@@ -10,7 +11,11 @@ use weir::pool::{Frame, Pool};
 use weir::qdisc::{Cx, Drops, NoFrames, Reason};
 use weir::rng::Random;
 use weir::spec::{self, Spec};
+use weir::stats::StageStats;
+use weir::stats::counters::Counters;
 use weir::time::Instant;
+use weir::trace::device::{self, CLOCK_BASE, Run, Setup};
+use weir::trace::format::{Arrival, Outcome};
 
 /// A packet to be offered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +50,7 @@ pub(crate) struct Bench {
     pub(crate) pipeline: Pipeline,
     pub(crate) now: Instant,
     pub(crate) random: Random,
+    pub(crate) counters: Counters,
     link: Link,
     pool: Pool,
     drops: Drops,
@@ -82,6 +88,7 @@ impl Bench {
             pipeline,
             now,
             random: Random::seeded(1),
+            counters: Counters::default(),
             link,
             pool: Pool::new(capacity),
             drops: Drops::default(),
@@ -120,6 +127,7 @@ impl Bench {
         packet.truesize = truesize(offer.len);
         packet.priority = offer.priority;
         headers.apply(packet);
+        self.counters.receive(packet);
         self.names.insert(frame.slot().index(), (self.received[0], offer.flow));
         add(&mut self.received, offer.len);
         self.pipeline.enqueue(self.now, frame, &headers, cx!(self));
@@ -130,6 +138,7 @@ impl Bench {
     pub(crate) fn dequeue(&mut self) -> (Option<Gone>, Vec<Gone>) {
         let frame = self.pipeline.dequeue(self.now, cx!(self));
         let sent = frame.map(|frame| {
+            self.counters.send(&self.pool[&frame]);
             let gone = self.bury(frame, None);
             add(&mut self.sent, gone.len);
             gone
@@ -142,6 +151,16 @@ impl Bench {
         let spec = parsed(line);
         self.pipeline.change(&spec, self.link, self.now, cx!(self)).expect("the same kinds of stages");
         self.settle()
+    }
+
+    /// Packets dropped for one reason.
+    pub(crate) fn dropped_by(&self, reason: Reason) -> u64 {
+        self.drops.count(reason)
+    }
+
+    /// Figures of the first stage.
+    pub(crate) fn stats(&self) -> StageStats {
+        self.pipeline.stats(self.now).remove(0)
     }
 
     /// Packets so far: received, sent, dropped.
@@ -181,6 +200,47 @@ impl Bench {
 /// A specification by its words.
 pub(crate) fn parsed(line: &str) -> Spec {
     spec::parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).spec
+}
+
+/// A packet of a table of arrivals: UDP between two hosts that only this flow has.
+pub(crate) fn arrival(t_ns: u64, offer: Offer) -> Arrival {
+    let [a, b] = offer.flow.to_be_bytes();
+    Arrival {
+        id: 0,
+        t_ns,
+        len: offer.len,
+        src: IpAddr::from([10, 0, a, b]),
+        dst: IpAddr::from([10, 1, a, b]),
+        protocol: 17,
+        sport: offer.flow,
+        dport: 9,
+        ds: offer.ds,
+        truesize: truesize(offer.len),
+        tcp: None,
+        fwmark: 0,
+        priority: offer.priority,
+    }
+}
+
+/// Arrivals every `every` ns from `from` on, before `until`.
+pub(crate) fn paced(from: u64, every: u64, until: u64, offer: Offer) -> Vec<Arrival> {
+    (0..).map(|i| from + i * every).take_while(|t| *t < until).map(|t| arrival(t, offer)).collect()
+}
+
+/// Runs arrivals through a pipeline with a link of so many bits per second below it, if any.
+pub(crate) fn through(line: &str, link_bps: Option<u64>, mut arrivals: Vec<Arrival>) -> (Run, Vec<Arrival>) {
+    arrivals.sort_by_key(|a| a.t_ns);
+    for (i, a) in arrivals.iter_mut().enumerate() {
+        a.id = i as u64;
+    }
+    let setup = Setup { link_bps, clock_base: CLOCK_BASE, random: Random::seeded(1) };
+    let run = device::run(&mut parsed(line).build(Link::default()), setup, &arrivals, |_, _| {});
+    (run, arrivals)
+}
+
+/// What became of one flow's packets.
+pub(crate) fn of_flow<'a>(run: &'a Run, arrivals: &[Arrival], flow: u16) -> Vec<&'a Outcome> {
+    run.outcomes.iter().filter(|o| arrivals[o.id as usize].sport == flow).collect()
 }
 
 fn add(sums: &mut [u64; 2], len: u32) {

@@ -2,4 +2,9 @@
 //! them, what each is for, and situations that once went wrong elsewhere.
 
 mod bench;
+mod dualpi2;
+mod ecn;
+mod fq_codel;
+mod low_rates;
 mod properties;
+mod shaping;

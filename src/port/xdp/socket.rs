@@ -470,7 +470,7 @@ impl Transmit for XdpTx {
 }
 
 /// What the kernel counted at a socket, by its own names.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SocketStatistics {
     /// Frames dropped on the way to the RX ring for other reasons, a wrong size among them.
     pub rx_dropped: u64,
@@ -485,17 +485,27 @@ pub struct SocketStatistics {
 }
 
 impl SocketStatistics {
-    /// The sums over some sockets.
-    pub fn of<'a>(sockets: impl IntoIterator<Item = &'a Arc<OwnedFd>>) -> SocketStatistics {
-        let mut sum = SocketStatistics::default();
-        for fd in sockets {
-            let Ok(s) = sockopt::xdp_statistics(fd) else { continue };
-            sum.rx_dropped += s.rx_dropped;
-            sum.rx_ring_full += s.rx_ring_full.unwrap_or(0);
-            sum.rx_fill_ring_empty += s.rx_fill_ring_empty_descs.unwrap_or(0);
-            sum.rx_invalid_descs += s.rx_invalid_descs;
-            sum.tx_invalid_descs += s.tx_invalid_descs;
+    /// What the kernel says of one socket; nothing if it says nothing.
+    pub fn of(socket: &OwnedFd) -> SocketStatistics {
+        let Ok(s) = sockopt::xdp_statistics(socket) else { return SocketStatistics::default() };
+        SocketStatistics {
+            rx_dropped: s.rx_dropped,
+            rx_ring_full: s.rx_ring_full.unwrap_or(0),
+            rx_fill_ring_empty: s.rx_fill_ring_empty_descs.unwrap_or(0),
+            rx_invalid_descs: s.rx_invalid_descs,
+            tx_invalid_descs: s.tx_invalid_descs,
         }
-        sum
+    }
+
+    /// The sums of two.
+    #[must_use]
+    pub fn plus(self, other: SocketStatistics) -> SocketStatistics {
+        SocketStatistics {
+            rx_dropped: self.rx_dropped + other.rx_dropped,
+            rx_ring_full: self.rx_ring_full + other.rx_ring_full,
+            rx_fill_ring_empty: self.rx_fill_ring_empty + other.rx_fill_ring_empty,
+            rx_invalid_descs: self.rx_invalid_descs + other.rx_invalid_descs,
+            tx_invalid_descs: self.tx_invalid_descs + other.tx_invalid_descs,
+        }
     }
 }

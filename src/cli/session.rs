@@ -1,0 +1,302 @@
+//! A run of a bridge as its terminal sees it: signals, a line of progress, the control socket,
+//! histograms, and the report at the end.
+
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
+use weir::run::control::{Info, Instance, Server};
+use weir::run::{DIRECTORY, clock, hist};
+use weir::spec::Spec;
+use weir::stats::format::time_ns;
+use weir::stats::report::Report;
+use weir::time::{Instant, SECOND};
+
+use super::Failure;
+
+/// How a run is wanted.
+pub(crate) struct Options {
+    /// End after this time.
+    pub(crate) duration: Option<Duration>,
+    /// Where to write histograms.
+    pub(crate) hist: Option<PathBuf>,
+    /// JSON for programs.
+    pub(crate) json: bool,
+}
+
+/// Runs a bridge until its time is over, somebody stops it, or something fails.
+pub(crate) fn run(settings: &Settings, options: Options, introduce: impl FnOnce(&Facts)) -> Result<(), Failure> {
+    // Before anything is touched, so that no signal can come in between.
+    let mut signals = Signals::new().map_err(|e| format!("signals: {e}"))?;
+    let bridge = Bridge::start(settings).map_err(|e| e.to_string())?;
+    introduce(bridge.facts());
+    let mut session = Session::new(bridge, &options)?;
+    let fault = session.run(options.duration, &mut signals);
+    session.end(options.json)?;
+    fault.map_or(Ok(()), |why| Err(Failure::Run(why)))
+}
+
+/// SIGINT and SIGTERM, as something to wait for.
+struct Signals {
+    arrived: UnixStream,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        let (arrived, notify) = UnixStream::pair()?;
+        arrived.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, notify.try_clone()?)?;
+        }
+        Ok(Signals { arrived })
+    }
+
+    fn take(&mut self) -> bool {
+        self.arrived.read(&mut [0; 16]).is_ok_and(|n| n > 0)
+    }
+}
+
+struct Session {
+    bridge: Bridge,
+    control: Option<Server>,
+    hist: Option<hist::Files>,
+    /// When the last interval of the histograms ended.
+    logged: Instant,
+    readings: [Option<Reading>; 2],
+    missing: [i64; 2],
+    progress: Progress,
+}
+
+impl Session {
+    fn new(bridge: Bridge, options: &Options) -> Result<Session, String> {
+        let facts = bridge.facts();
+        let control = Server::bind(Path::new(DIRECTORY), &facts.name).map_err(|e| format!("control socket: {e}"))?;
+        let about: Vec<_> =
+            Way::BOTH.iter().map(|w| format!("weir {} {}", arrow(facts, *w), facts.specs[*w as usize])).collect();
+        let begin = |dir: &PathBuf| {
+            hist::Files::begin(dir, &facts.name, &about).map_err(|e| format!("--hist {}: {e}", dir.display()))
+        };
+        let hist = options.hist.as_ref().map(begin).transpose()?;
+        let (logged, progress) = (facts.started, Progress::new(options.json));
+        Ok(Session { control: Some(control), hist, logged, readings: [None, None], missing: [0, 0], progress, bridge })
+    }
+
+    /// Runs until the time is over or somebody wants an end. Gives what went wrong, if something did.
+    fn run(&mut self, duration: Option<Duration>, signals: &mut Signals) -> Option<String> {
+        let started = self.bridge.facts().started;
+        let end = duration.map_or(Instant::NEVER, |d| started + d.as_nanos() as u64);
+        let mut next = started + SECOND;
+        loop {
+            let now = clock::now();
+            if now >= end {
+                return None;
+            }
+            if now >= next {
+                next = next + SECOND * (1 + now.since(next) / SECOND);
+                if let Some(fault) = self.every_second() {
+                    return Some(fault);
+                }
+            }
+            let nanos = end.min(next).since(now);
+            let timeout = Timespec { tv_sec: (nanos / SECOND) as i64, tv_nsec: (nanos % SECOND) as _ };
+            let links = self.bridge.links();
+            let mut fds: Vec<_> = [links.events(), signals.arrived.as_fd()]
+                .into_iter()
+                .chain(self.control.as_ref().map(AsFd::as_fd))
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            // An interrupted wait is looked at like any other.
+            let _ = poll(&mut fds, Some(&timeout));
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready[0] {
+                if let Some(up) = links.update() {
+                    self.progress.clear();
+                    for (nic, up) in self.bridge.facts().nics.iter().zip(up) {
+                        eprintln!("weir: the link of {nic} is {}", if up { "up" } else { "down" });
+                    }
+                }
+            }
+            if ready[1] && signals.take() {
+                return None;
+            }
+            if ready.get(2) == Some(&true) && self.serve() {
+                return None;
+            }
+        }
+    }
+
+    /// Answers those who ask, and says whether one of them wants an end.
+    fn serve(&mut self) -> bool {
+        let Some(control) = self.control.take() else { return false };
+        let stop = control.serve(self);
+        self.control = Some(control);
+        stop
+    }
+
+    fn every_second(&mut self) -> Option<String> {
+        for way in Way::BOTH {
+            let i = way as usize;
+            let before = self.readings[i].take();
+            let Some(reading) = self.bridge.read(way) else {
+                return Some(format!("the worker of direction {} has ended; its frames are bypassed", way.name()));
+            };
+            let missing = reading.snapshot.census.missing();
+            if missing != 0 && missing != self.missing[i] {
+                self.progress.clear();
+                let census = reading.snapshot.census;
+                eprintln!("weir: {missing} frames of direction {} are nowhere: {census:?}", way.name());
+            }
+            self.missing[i] = missing;
+            self.readings[i] = Some(reading);
+            self.note(way, before.as_ref());
+        }
+        self.logged = clock::now();
+        self.progress.show();
+        None
+    }
+
+    /// Takes what was recorded since the last time into the line of progress and the log.
+    fn note(&mut self, way: Way, before: Option<&Reading>) {
+        let interval = self.bridge.take_interval(way);
+        let Some(reading) = &self.readings[way as usize] else { return };
+        self.progress.note(way, before, reading, interval.decision.value_at_quantile(0.99));
+        let Some(hist) = &mut self.hist else { return };
+        let from = Duration::from_nanos(self.logged.since(self.bridge.facts().started));
+        let length = Duration::from_nanos(clock::now().since(self.logged));
+        if let Err(e) = hist.interval(way.name(), &reading.snapshot.stages, &interval, from, length) {
+            self.progress.clear();
+            eprintln!("weir: histograms: {e}; no more are written");
+            self.hist = None;
+        }
+    }
+
+    /// Takes the last figures, ends the bridge, and says what there is to say.
+    fn end(mut self, as_json: bool) -> Result<(), String> {
+        for way in Way::BOTH {
+            let before = self.readings[way as usize].take();
+            self.readings[way as usize] = self.bridge.read(way);
+            self.note(way, before.as_ref());
+        }
+        self.progress.clear();
+        let facts = self.bridge.facts().clone();
+        let reports = self.reports();
+        let Session { bridge, control, hist, .. } = self;
+        drop((control, bridge));
+        let Ok(reports) = reports else { return Ok(()) };
+        if as_json {
+            println!("{}", to_json(&facts, &reports));
+        } else {
+            reports.iter().for_each(|r| print!("{}", r.text()));
+        }
+        if let Some(hist) = hist {
+            let files = hist.end(&reports).map_err(|e| format!("histograms: {e}"))?;
+            files.iter().for_each(|f| eprintln!("weir: wrote {}", f.display()));
+        }
+        Ok(())
+    }
+}
+
+impl Instance for Session {
+    fn info(&self) -> Info {
+        let facts = self.bridge.facts();
+        let [down, up] = facts.specs.each_ref().map(Spec::to_string);
+        Info {
+            name: facts.name.clone(),
+            pid: std::process::id(),
+            nics: facts.nics.clone(),
+            seconds: clock::now().since(facts.started) as f64 / 1e9,
+            down,
+            up,
+        }
+    }
+
+    fn reports(&mut self) -> Result<Vec<Report>, String> {
+        let ended = |way: Way| format!("the worker of direction {} has ended", way.name());
+        Way::BOTH.into_iter().map(|way| self.bridge.report(way).ok_or_else(|| ended(way))).collect()
+    }
+
+    fn specs(&self) -> [Spec; 2] {
+        self.bridge.facts().specs.clone()
+    }
+
+    fn change(&mut self, specs: [Option<Spec>; 2]) -> Result<(), String> {
+        self.bridge.change(specs.clone())?;
+        self.progress.clear();
+        let facts = self.bridge.facts();
+        let seconds = clock::now().since(facts.started) as f64 / 1e9;
+        for (way, spec) in Way::BOTH.into_iter().zip(specs) {
+            if let Some(spec) = spec {
+                eprintln!("weir: {seconds:.3}s {} changed: {spec}", arrow(facts, way));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A direction by its name and its ports, so that nobody has to guess which is which.
+fn arrow(facts: &Facts, way: Way) -> String {
+    let i = way as usize;
+    format!("{} {}->{}", way.name(), facts.nics[i], facts.nics[1 - i])
+}
+
+/// One line that is written over once a second, on a terminal only.
+struct Progress {
+    shown: bool,
+    line: String,
+}
+
+impl Progress {
+    fn new(json: bool) -> Self {
+        Progress { shown: std::io::stderr().is_terminal() && !json, line: String::new() }
+    }
+
+    fn note(&mut self, way: Way, before: Option<&Reading>, now: &Reading, p99: u64) {
+        let bytes = |r: &Reading| r.snapshot.counters.sent_bytes;
+        let since = before.map_or(0, bytes);
+        let mbit = (bytes(now) - since) as f64 * 8.0 / 1e6;
+        let (backlog, drops) = (now.snapshot.backlog_packets, now.snapshot.drops.total());
+        if way == Way::Down {
+            self.line.clear();
+        }
+        let p99 = time_ns(p99);
+        self.line += &format!("{}: {mbit:.2} Mbit/s, {backlog} waiting, p99 {p99}, {drops} dropped  ", way.name());
+    }
+
+    fn show(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K{}", self.line);
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn to_json(facts: &Facts, reports: &[Report]) -> Value {
+    let direction = |(r, mode): (&Report, _)| {
+        let mut json = r.json();
+        json["mode"] = format!("{mode}").into();
+        json
+    };
+    json!({
+        "name": facts.name,
+        "outside": facts.nics[0],
+        "inside": facts.nics[1],
+        "zero_copy": facts.zero_copy,
+        "poll": format!("{:?}", facts.poll).to_lowercase(),
+        "cores": facts.cores,
+        "seconds": reports.iter().map(|r| r.seconds).fold(0.0, f64::max),
+        "directions": reports.iter().zip(facts.modes).map(direction).collect::<Vec<_>>(),
+        "qdiscs": reports.iter().flat_map(Report::qdiscs).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,176 @@
+//! Many runs in one table: medians over the repeats of each case.
+
+use super::summary::{self, PERCENTILES, percentile, table};
+use crate::scenario::result::Outcome;
+
+/// What is kept of a run for tables over runs.
+pub struct Figures {
+    groups: Vec<Group>,
+    ports: Vec<(String, u64, u64)>,
+    completions: Vec<(String, Option<f64>)>,
+}
+
+struct Group {
+    name: String,
+    data: bool,
+    goodput: f64,
+    spread: (f64, f64),
+    jain: f64,
+    rtt: [Option<f64>; 4],
+    /// At all [`PERCENTILES`].
+    percentiles: Vec<f64>,
+    retransmissions: f64,
+}
+
+impl Figures {
+    /// Of a run.
+    pub fn of(outcome: &Outcome) -> Self {
+        let groups = summary::groups(outcome).into_iter().map(|g| Group {
+            data: g.kind != "ping",
+            goodput: g.goodput / 1e6,
+            spread: (g.spread.0 / 1e6, g.spread.1 / 1e6),
+            jain: g.jain,
+            rtt: [50.0, 95.0, 99.0, 100.0].map(|p| (!g.rtt.is_empty()).then(|| percentile(&g.rtt, p))),
+            percentiles: PERCENTILES.iter().map(|p| percentile(&g.rtt, *p)).collect(),
+            retransmissions: g.retransmissions as f64,
+            name: g.name,
+        });
+        let sized =
+            outcome.flows.iter().filter(|f| f.completed.is_some() || f.aborted || outcome.scenario.until_complete);
+        Figures {
+            groups: groups.collect(),
+            ports: outcome.ports.iter().map(|p| (p.name.clone(), p.drops[0], p.marks[0])).collect(),
+            completions: sized
+                .filter(|f| f.kind != "ping")
+                .map(|f| (f.name.clone(), f.completed.map(|ns| ns as f64 / 1e9)))
+                .collect(),
+        }
+    }
+}
+
+/// The value at share `q` of a sorted list, between neighbours if need be.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + (sorted[high] - sorted[low]) * part
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut out: Vec<f64> = values.collect();
+    out.sort_by(f64::total_cmp);
+    out
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let list = sorted(values);
+    (!list.is_empty()).then(|| quantile(&list, 0.5))
+}
+
+/// The table of runs, named by their cases; runs of one case are repeats.
+pub fn text(runs: &[(&str, &Figures)]) -> String {
+    let mut cases: Vec<&str> = Vec::new();
+    runs.iter().for_each(|(name, _)| {
+        if !cases.contains(name) {
+            cases.push(name);
+        }
+    });
+    let repeats = |case: &str| runs.iter().filter(move |(n, _)| *n == case).map(|(_, f)| *f).collect::<Vec<_>>();
+    let mut out = groups(&cases, &repeats);
+    let ports = ports(&cases, &repeats);
+    if !ports.is_empty() {
+        out += &format!("\n{ports}");
+    }
+    let done = completions(&cases, &repeats);
+    if !done.is_empty() {
+        out += &format!("\n{done}");
+    }
+    out
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|w| w.to_string()).collect()
+}
+
+fn groups<'a>(cases: &[&str], repeats: &impl Fn(&str) -> Vec<&'a Figures>) -> String {
+    let mut rows = vec![words(&[
+        "case", "n", "group", "Mbit/s", "min..max", "Jain", "RTT p50", "p95", "p99", "max ms", "retrans",
+    ])];
+    for case in cases {
+        let runs = repeats(case);
+        for (i, g) in runs[0].groups.iter().enumerate() {
+            let all = || runs.iter().filter_map(|f| f.groups.get(i));
+            let rtt = |k: usize| match median(all().filter_map(|g| g.rtt[k])) {
+                Some(ms) => format!("{ms:.2}"),
+                None => "-".into(),
+            };
+            let figure = |pick: &dyn Fn(&Group) -> f64, digits: usize| match g.data {
+                true => format!("{:.digits$}", median(all().map(pick)).unwrap_or(0.0)),
+                false => "-".into(),
+            };
+            let least = figure(&|g| g.spread.0, 2);
+            let most = figure(&|g| g.spread.1, 2);
+            rows.push(vec![
+                case.to_string(),
+                runs.len().to_string(),
+                g.name.clone(),
+                figure(&|g| g.goodput, 2),
+                if g.data { format!("{least}..{most}") } else { "-".into() },
+                figure(&|g| g.jain, 4),
+                rtt(0),
+                rtt(1),
+                rtt(2),
+                rtt(3),
+                figure(&|g| g.retransmissions, 0),
+            ]);
+        }
+    }
+    table(&rows)
+}
+
+fn ports<'a>(cases: &[&str], repeats: &impl Fn(&str) -> Vec<&'a Figures>) -> String {
+    let mut rows = vec![words(&["case", "port", "drops", "marks"])];
+    for case in cases {
+        let runs = repeats(case);
+        for (i, (name, ..)) in runs[0].ports.iter().enumerate() {
+            let all = |pick: fn(&(String, u64, u64)) -> u64| {
+                let figures = runs.iter().filter_map(|f| f.ports.get(i)).map(|p| pick(p) as f64);
+                format!("{:.0}", median(figures).unwrap_or(0.0))
+            };
+            rows.push(vec![case.to_string(), name.clone(), all(|p| p.1), all(|p| p.2)]);
+        }
+    }
+    if rows.len() > 1 { table(&rows) } else { String::new() }
+}
+
+fn completions<'a>(cases: &[&str], repeats: &impl Fn(&str) -> Vec<&'a Figures>) -> String {
+    let mut rows = vec![words(&["case", "n", "done", "min s", "p25", "median", "p75", "p95", "max"])];
+    for case in cases {
+        let runs = repeats(case);
+        let all: Vec<Option<f64>> = runs.iter().flat_map(|f| f.completions.iter().map(|c| c.1)).collect();
+        if all.is_empty() {
+            continue;
+        }
+        let done = sorted(all.iter().filter_map(|t| *t));
+        let at = |q| if done.is_empty() { "-".into() } else { format!("{:.1}", quantile(&done, q)) };
+        let mut row = vec![case.to_string(), all.len().to_string(), done.len().to_string()];
+        row.extend([0.0, 0.25, 0.5, 0.75, 0.95, 1.0].map(at));
+        rows.push(row);
+    }
+    if rows.len() > 1 { table(&rows) } else { String::new() }
+}
+
+/// The rows of round-trip percentiles, a column for each run.
+pub fn percentile_rows(runs: &[(&str, &Figures)], group: &str) -> String {
+    let mut rows = vec![vec!["RTT, ms".to_string()]];
+    rows[0].extend(runs.iter().map(|(name, _)| name.to_string()));
+    for (k, p) in PERCENTILES.iter().enumerate() {
+        let mut row = vec![format!("p{p}")];
+        for (_, f) in runs {
+            let found = f.groups.iter().find(|g| g.name == group);
+            row.push(found.map_or("-".into(), |g| format!("{:.3}", g.percentiles[k])));
+        }
+        rows.push(row);
+    }
+    table(&rows)
+}

@@ -1,0 +1,553 @@
+//! Scenarios that come along. Each is a file like any other, written from a few parameters; several
+//! cases of one scenario stand side by side in one table.
+
+use crate::spec::{suggest, units};
+use crate::time::{MICROSECOND, SECOND};
+
+/// A parameter of a built-in scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value if nothing is said.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// One file of a built-in scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Name of the case within the scenario, for rows and folders.
+    pub name: String,
+    /// The file.
+    pub text: String,
+}
+
+type Make = fn(&Values) -> Result<Vec<Case>, String>;
+
+/// A built-in scenario.
+#[derive(Clone, Copy)]
+pub struct Builtin {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    make: Make,
+}
+
+/// The values of a scenario's parameters.
+pub struct Values<'a> {
+    builtin: &'a Builtin,
+    given: &'a [(String, String)],
+}
+
+const fn param(name: &'static str, default: &'static str, help: &'static str) -> Param {
+    Param { name, default, help }
+}
+
+const SENDER: Param = param("sender", "cubic", "congestion control of the bulk flows");
+const SECONDS: Param = param("seconds", "30", "length of the run, s");
+
+/// All of them.
+pub const ALL: &[Builtin] = &[
+    Builtin {
+        name: "mtu-scaling",
+        title: "CAKE behind a bottleneck: the minimum occupancy below which its AQM is off, rule by rule",
+        params: &[
+            param("rate", "10mbit", "rate of the bottleneck and of cake"),
+            param("rtt", "50ms", "round trip"),
+            param("rule", "all", "one min-occupancy rule, or all"),
+            param("load", "all", "down32, up32, rrul, or all"),
+            param("flows", "32", "flows of down32 and up32"),
+            param("mode", "ingress", "cake in ingress mode, or egress"),
+            SENDER,
+            SECONDS,
+        ],
+        make: mtu_scaling,
+    },
+    Builtin {
+        name: "bbr20",
+        title: "Twenty flows, one every 100 ms, at a step threshold of 20 packets' time",
+        params: &[
+            param("rate", "1gbit", "rate of the bottleneck"),
+            param("rtt", "auto", "round trip; auto keeps the pipe at 1 Gbit/s × 1 ms"),
+            param("threshold", "auto", "ce_threshold; auto is the time of 20 full packets"),
+            param("aqm", "codel", "codel or fq_codel"),
+            param("flows", "20", "number of flows"),
+            param("sender", "bbr2", "congestion control of the flows"),
+            param("seconds", "10", "length of the run, s"),
+        ],
+        make: bbr20,
+    },
+    Builtin {
+        name: "lossy",
+        title: "A download over a link that loses a tenth, each way",
+        params: &[
+            param("rate", "1mbit", "rate, each way"),
+            param("loss", "10%", "packets lost, each way"),
+            param("delay", "500ms", "one-way delay"),
+            param("size", "284000", "bytes of the download"),
+            param("sender", "all", "one congestion control, or all of bbr, cubic, reno"),
+        ],
+        make: lossy,
+    },
+    Builtin {
+        name: "rto",
+        title: "The two estimators of the retransmission timeout on the lossy link, side by side",
+        params: &[
+            param("rate", "1mbit", "rate, each way"),
+            param("loss", "10%", "packets lost, each way"),
+            param("delay", "500ms", "one-way delay"),
+            param("size", "284000", "bytes of the download"),
+            param("patience", "24s", "a socket without progress for so long is given up"),
+            param("timer", "all", "rfc793, jacobson, rfc6298, or all"),
+        ],
+        make: rto,
+    },
+    Builtin {
+        name: "rrul",
+        title: "Realtime response under load: four flows each way and a ping",
+        params: &[
+            param("rate", "100mbit", "rate, each way"),
+            param("rtt", "20ms", "round trip"),
+            param("qdisc", "cake bandwidth RATE", "the pipeline of both directions; RATE stands for the rate"),
+            param("flows", "4", "flows each way"),
+            SENDER,
+            param("seconds", "60", "length of the run, s"),
+        ],
+        make: rrul,
+    },
+    Builtin {
+        name: "square",
+        title: "A link whose capacity jumps",
+        params: &[
+            param("high", "50mbit", "the high rate"),
+            param("low", "10mbit", "the low rate"),
+            param("period", "10s", "time at each"),
+            param("rtt", "40ms", "round trip"),
+            param("qdisc", "codel", "the queue before the link"),
+            param("flows", "2", "number of flows"),
+            SENDER,
+            param("seconds", "60", "length of the run, s"),
+        ],
+        make: square,
+    },
+    Builtin {
+        name: "staggered",
+        title: "Flows that arrive one after another and leave in the same order",
+        params: &[
+            param("rate", "100mbit", "rate of the bottleneck"),
+            param("rtt", "20ms", "round trip"),
+            param("qdisc", "codel | tbf rate RATE burst BURST", "the pipeline; RATE and BURST stand for the rate's"),
+            param("flows", "4", "number of flows"),
+            param("every", "10s", "time between arrivals, and between departures"),
+            SENDER,
+        ],
+        make: staggered,
+    },
+    Builtin {
+        name: "hosts",
+        title: "One flow of one host against eight of another",
+        params: &[
+            param("rate", "50mbit", "rate of the bottleneck"),
+            param("rtt", "20ms", "round trip"),
+            param("isolation", "all", "flows, dual, triple, or all"),
+            param("servers", "all", "one server for all, own servers, or all"),
+            param("direction", "down", "down or up"),
+            SENDER,
+            SECONDS,
+        ],
+        make: hosts,
+    },
+    Builtin {
+        name: "voip-beside-bulk",
+        title: "A call beside bulk transfers",
+        params: &[
+            param("rate", "10mbit", "rate of the bottleneck"),
+            param("rtt", "40ms", "round trip"),
+            param("qdisc", "all", "one pipeline, or all of pfifo, codel, fq_codel and cake"),
+            param("flows", "4", "bulk flows"),
+            SENDER,
+            SECONDS,
+        ],
+        make: voip,
+    },
+    Builtin {
+        name: "shaping",
+        title: "How exactly a rate is kept: one flow and many under a shaper",
+        params: &[
+            param("rate", "100mbit", "the rate"),
+            param("rtt", "20ms", "round trip"),
+            param("qdisc", "cake bandwidth RATE", "the pipeline; RATE and BURST stand for the rate's"),
+            param("flows", "32", "number of flows"),
+            SENDER,
+            param("seconds", "20", "length of the run, s"),
+        ],
+        make: shaping,
+    },
+];
+
+impl Values<'_> {
+    fn text(&self, name: &str) -> &str {
+        let given = self.given.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        given.unwrap_or_else(|| self.builtin.params.iter().find(|p| p.name == name).map_or("", |p| p.default))
+    }
+
+    fn bad(&self, name: &str, why: impl std::fmt::Display) -> String {
+        format!("--param {name}={}: {why}", self.text(name))
+    }
+
+    fn count(&self, name: &str) -> Result<u64, String> {
+        self.text(name).parse().ok().filter(|n| *n > 0).ok_or_else(|| self.bad(name, "not a number above zero"))
+    }
+
+    fn rate(&self, name: &str) -> Result<u64, String> {
+        let rate = units::rate(self.text(name)).map_err(|e| self.bad(name, e))?;
+        if rate.is_zero() { Err(self.bad(name, "a rate of zero carries nothing")) } else { Ok(rate.bits_per_second()) }
+    }
+
+    fn time(&self, name: &str) -> Result<u64, String> {
+        super::file::time(self.text(name)).map_err(|e| self.bad(name, e))
+    }
+
+    /// The values that are meant: one of `choices`, or all of them.
+    fn several<'a>(&'a self, name: &str, choices: &[&'a str]) -> Result<Vec<&'a str>, String> {
+        let value = self.text(name);
+        if value == "all" {
+            return Ok(choices.to_vec());
+        }
+        if choices.contains(&value) {
+            return Ok(vec![value]);
+        }
+        let hint = suggest::nearest(value, choices.iter().copied()).map(|n| format!("; did you mean \"{n}\"?"));
+        Err(self.bad(name, format!("not one of all, {}{}", choices.join(", "), hint.unwrap_or_default())))
+    }
+
+    /// A pipeline with RATE and BURST filled in.
+    fn pipeline(&self, text: &str, rate: &str) -> Result<String, String> {
+        let bps = units::rate(rate)?.bits_per_second();
+        Ok(text.replace("RATE", rate).replace("BURST", &burst(bps).to_string()))
+    }
+}
+
+/// A bucket for a rate: two full packets, as the baselines have it, or a quarter millisecond.
+fn burst(bps: u64) -> u64 {
+    (bps / 8 / 4000).max(3028)
+}
+
+fn ms(ns: u64) -> String {
+    format!("{}us", ns / MICROSECOND)
+}
+
+/// The cases of a built-in scenario.
+///
+/// # Errors
+/// If a parameter is not the scenario's, or has a value that it cannot have.
+pub fn cases(builtin: &Builtin, given: &[(String, String)]) -> Result<Vec<Case>, String> {
+    for (name, value) in given {
+        if !builtin.params.iter().any(|p| p.name == name) {
+            let names: Vec<&str> = builtin.params.iter().map(|p| p.name).collect();
+            let hint = suggest::nearest(name, names.iter().copied()).map(|n| format!("; did you mean \"{n}\"?"));
+            return Err(format!(
+                "--param {name}={value}: {} has no parameter \"{name}\"{}\nallowed: {}",
+                builtin.name,
+                hint.unwrap_or_default(),
+                names.join(", ")
+            ));
+        }
+    }
+    (builtin.make)(&Values { builtin, given })
+}
+
+/// The built-in scenario with a name.
+pub fn named(name: &str) -> Option<&'static Builtin> {
+    ALL.iter().find(|b| b.name == name)
+}
+
+fn head(name: &str, title: &str, seconds: u64) -> String {
+    let steady = (seconds / 6).clamp(u64::from(seconds > 2), 5);
+    format!("name = \"{name}\"\ntitle = \"{title}\"\nduration = \"{seconds}s\"\nsteady-from = \"{steady}s\"\n")
+}
+
+fn node(name: &str, words: &[(&str, &str)]) -> String {
+    let mut out = format!("\n[[node]]\nname = \"{name}\"\n");
+    words.iter().for_each(|(key, value)| out += &format!("{key} = \"{value}\"\n"));
+    out
+}
+
+fn bulk(name: &str, count: u64, direction: &str, sender: &str) -> String {
+    format!("\n[[flow]]\nname = \"{name}\"\ncount = {count}\ndirection = \"{direction}\"\nsender = \"{sender}\"\n")
+}
+
+const PING: &str = "\n[[ping]]\n";
+
+fn mtu_scaling(v: &Values) -> Result<Vec<Case>, String> {
+    const RULES: [&str; 6] = ["kernel", "1mtu", "2mtu", "4mtu", "2mtu-flows", "4mtu-flows"];
+    let (rate, bps, sender) = (v.text("rate"), v.rate("rate")?, v.text("sender"));
+    let half = ms(v.time("rtt")? / 2);
+    let (flows, seconds) = (v.count("flows")?, v.count("seconds")?);
+    let mode = v.several("mode", &["ingress", "egress"])?[0];
+    let mut out = Vec::new();
+    for load in v.several("load", &["down32", "up32", "rrul"])? {
+        let one = [v.text("rule")];
+        for rule in if one == ["all"] { &RULES[..] } else { &one[..] } {
+            // What the baselines measured: the kernel's rule as it is, the others in both modes.
+            let both = if *rule == "kernel" { "" } else { " both" };
+            let occupancy = format!("min-occupancy {rule}{both}");
+            let name = format!("{load}-{rule}");
+            let mut text = head(&name, "minimum occupancy behind a bottleneck", seconds);
+            let ingress = if mode == "ingress" { " ingress" } else { "" };
+            let down = format!("cake bandwidth {rate} ethernet{ingress} {occupancy}");
+            let up = format!("cake bandwidth {rate} ethernet {occupancy}");
+            text += &node("rt", &[("down", &down), ("up", &up)]);
+            let fifo = format!("pfifo limit 1000 | tbf rate {rate} burst {}", burst(bps));
+            text += &node("isp", &[("down", &fifo), ("delay", &half)]);
+            text += &match load {
+                "down32" => bulk("down", flows, "down", sender),
+                "up32" => bulk("up", flows, "up", sender),
+                _ => bulk("down", 4, "down", sender) + &bulk("up", 4, "up", sender),
+            };
+            out.push(Case { name, text: text + PING });
+        }
+    }
+    Ok(out)
+}
+
+fn bbr20(v: &Values) -> Result<Vec<Case>, String> {
+    let (rate, bps) = (v.text("rate"), v.rate("rate")?);
+    let threshold = match v.text("threshold") {
+        // Twenty full packets: 242 µs at 1 Gbit/s.
+        "auto" => 242 * MICROSECOND * 1_000_000_000 / bps,
+        _ => v.time("threshold")?,
+    };
+    let threshold = threshold.max(MICROSECOND);
+    let rtt = match v.text("rtt") {
+        "auto" => 1_000_000_000_000_000 / bps,
+        _ => v.time("rtt")?,
+    };
+    let (flows, seconds, sender) = (v.count("flows")?, v.count("seconds")?, v.text("sender"));
+    let aqm = v.several("aqm", &["codel", "fq_codel"])?[0];
+    let mut text = head(&format!("bbr20-{aqm}-{sender}"), "twenty flows at a step threshold", seconds);
+    let from = if seconds >= 8 { seconds - 4 } else { seconds.div_ceil(2) };
+    text = text.lines().filter(|l| !l.starts_with("steady-from")).map(|l| format!("{l}\n")).collect();
+    text += &format!("steady-from = \"{from}s\"\n");
+    let down = format!("{aqm} ce_threshold {} | tbf rate {rate} burst {}", ms(threshold), burst(bps).min(3028));
+    text += &node("rt", &[("down", &down)]);
+    text += &node("dl", &[("delay", &ms(rtt / 2))]);
+    text += &bulk("flow", flows, "down", sender);
+    text += "every = \"100ms\"\necn = true\n";
+    let name = format!("{aqm}-{sender}");
+    Ok(vec![Case { name, text: text + PING }])
+}
+
+/// The lossy link of the seed, both ways.
+fn lossy_link(v: &Values) -> Result<String, String> {
+    let (rate, loss, delay) = (v.text("rate"), v.text("loss"), v.text("delay"));
+    v.rate("rate")?;
+    v.time("delay")?;
+    let stage = format!("netem delay {delay} loss {loss} rate {rate}");
+    Ok(node("lossy", &[("down", &stage), ("up", &stage)]))
+}
+
+fn lossy(v: &Values) -> Result<Vec<Case>, String> {
+    let link = lossy_link(v)?;
+    let chosen = match v.text("sender") {
+        "all" => vec!["bbr", "cubic", "reno"],
+        one => vec![one],
+    };
+    let case = |sender: &str| {
+        let mut text = head(&format!("lossy-{sender}"), "a download over a lossy link", 600);
+        text += "interval = \"500ms\"\nuntil-complete = true\n";
+        text += &link;
+        text += &bulk("download", 1, "down", sender);
+        text += &format!("size = \"{}\"\n", v.text("size"));
+        Case { name: sender.into(), text }
+    };
+    Ok(chosen.into_iter().map(case).collect())
+}
+
+fn rto(v: &Values) -> Result<Vec<Case>, String> {
+    let link = lossy_link(v)?;
+    v.time("patience")?;
+    let case = |timer: &str| {
+        let mut text = head(&format!("rto-{timer}"), "a small stack over a lossy link", 1200);
+        text += "interval = \"500ms\"\nuntil-complete = true\n";
+        text += &link;
+        text += &bulk("download", 1, "down", "fixed");
+        text += &format!("size = \"{}\"\ntimer = \"{timer}\"\n", v.text("size"));
+        text += &format!("patience = \"{}\"\nretries = 100\n", v.text("patience"));
+        Case { name: timer.into(), text }
+    };
+    Ok(v.several("timer", &["rfc793", "jacobson", "rfc6298"])?.into_iter().map(case).collect())
+}
+
+fn rrul(v: &Values) -> Result<Vec<Case>, String> {
+    v.rate("rate")?;
+    let pipeline = v.pipeline(v.text("qdisc"), v.text("rate"))?;
+    let (flows, sender) = (v.count("flows")?, v.text("sender"));
+    let mut text = head("rrul", "realtime response under load", v.count("seconds")?);
+    text += &node("rt", &[("down", &pipeline), ("up", &pipeline)]);
+    text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
+    text += &bulk("down", flows, "down", sender);
+    text += &bulk("up", flows, "up", sender);
+    Ok(vec![Case { name: "rrul".into(), text: text + PING }])
+}
+
+fn square(v: &Values) -> Result<Vec<Case>, String> {
+    let (high, low, period) = (v.text("high"), v.text("low"), v.time("period")?);
+    v.rate("high")?;
+    v.rate("low")?;
+    if period == 0 {
+        return Err(v.bad("period", "must be longer than zero"));
+    }
+    let seconds = v.count("seconds")?;
+    let mut text = head("square", "a link whose capacity jumps", seconds);
+    let half = ms(v.time("rtt")? / 2);
+    text += &node("rt", &[("down", v.text("qdisc")), ("down-line", high), ("delay", &half)]);
+    for i in 1..(seconds * SECOND).div_ceil(period) {
+        let line = if i % 2 == 1 { low } else { high };
+        text += &format!("\n[[node.step]]\nat = \"{}\"\ndown-line = \"{line}\"\n", ms(i * period));
+    }
+    text += &bulk("down", v.count("flows")?, "down", v.text("sender"));
+    Ok(vec![Case { name: "square".into(), text: text + PING }])
+}
+
+fn staggered(v: &Values) -> Result<Vec<Case>, String> {
+    v.rate("rate")?;
+    let pipeline = v.pipeline(v.text("qdisc"), v.text("rate"))?;
+    let (flows, every) = (v.count("flows")?, v.time("every")?);
+    let seconds = (2 * flows * every).div_ceil(SECOND).max(2);
+    let mut text = head("staggered", "flows that arrive and leave", seconds);
+    text += &node("rt", &[("down", &pipeline)]);
+    text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
+    for i in 0..flows {
+        text += &bulk(&format!("flow{}", i + 1), 1, "down", v.text("sender"));
+        text += &format!("start = \"{}\"\nstop = \"{}\"\n", ms(i * every), ms((flows + i) * every));
+    }
+    Ok(vec![Case { name: "staggered".into(), text: text + PING }])
+}
+
+fn hosts(v: &Values) -> Result<Vec<Case>, String> {
+    let (rate, half, sender) = (v.text("rate"), ms(v.time("rtt")? / 2), v.text("sender"));
+    v.rate("rate")?;
+    let direction = v.several("direction", &["down", "up"])?[0];
+    let mut out = Vec::new();
+    for isolation in v.several("isolation", &["triple", "dual", "flows"])? {
+        for servers in v.several("servers", &["one", "own"])? {
+            let word = match (isolation, direction) {
+                ("triple", _) => "triple-isolate",
+                ("dual", "down") => "dual-dsthost",
+                ("dual", _) => "dual-srchost",
+                _ => "flows",
+            };
+            let name = format!("{direction}-{isolation}-{servers}");
+            let mut text = head(&name, "one flow of one host against eight of another", v.count("seconds")?);
+            text += &node("rt", &[(direction, &format!("cake bandwidth {rate} {word}"))]);
+            text += &node("dl", &[("delay", &half)]);
+            for host in ["host1", "host2"] {
+                text += &format!("\n[[host]]\nname = \"{host}\"\nside = \"client\"\n");
+            }
+            let n = if servers == "one" { 1 } else { 9 };
+            for i in 1..=n {
+                text += &format!("\n[[host]]\nname = \"sv{i}\"\nside = \"server\"\n");
+            }
+            text += &bulk("host1", 1, direction, sender);
+            text += "client = \"host1\"\nserver = \"sv1\"\n";
+            text += &bulk("host2", 8, direction, sender);
+            let all: Vec<String> = (2..=9).map(|i| format!("\"sv{}\"", if n == 1 { 1 } else { i })).collect();
+            text += &format!("client = \"host2\"\nservers = [{}]\n", all.join(", "));
+            out.push(Case { name, text: text + PING + "client = \"host1\"\nserver = \"sv1\"\n" });
+        }
+    }
+    Ok(out)
+}
+
+fn voip(v: &Values) -> Result<Vec<Case>, String> {
+    let rate = v.text("rate");
+    v.rate("rate")?;
+    let known = [
+        ("pfifo", "pfifo limit 1000 | tbf rate RATE burst BURST"),
+        ("codel", "codel | tbf rate RATE burst BURST"),
+        ("fq_codel", "fq_codel | tbf rate RATE burst BURST"),
+        ("cake", "cake bandwidth RATE diffserv4"),
+    ];
+    let asked = v.text("qdisc");
+    let mut chosen: Vec<(&str, &str)> = known.into_iter().filter(|(n, _)| asked == "all" || asked == *n).collect();
+    if chosen.is_empty() {
+        chosen.push(("own", asked));
+    }
+    let mut out = Vec::new();
+    for (name, pipeline) in chosen {
+        let pipeline = v.pipeline(pipeline, rate)?;
+        let mut text = head(&format!("voip-{name}"), "a call beside bulk transfers", v.count("seconds")?);
+        text += &node("rt", &[("down", &pipeline), ("up", &pipeline)]);
+        text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
+        text += &bulk("bulk", v.count("flows")?, "down", v.text("sender"));
+        // G.711: 160 bytes every 20 ms behind 12 of RTP, marked EF (RFC 3551, RFC 4594).
+        for direction in ["down", "up"] {
+            text += &format!(
+                "\n[[flow]]\nname = \"call-{direction}\"\napp = \"constant\"\ndirection = \"{direction}\"\nrate = \"68800bit\"\npacket = 172\ndscp = 46\n"
+            );
+        }
+        out.push(Case { name: name.into(), text: text + PING });
+    }
+    Ok(out)
+}
+
+fn shaping(v: &Values) -> Result<Vec<Case>, String> {
+    v.rate("rate")?;
+    let pipeline = v.pipeline(v.text("qdisc"), v.text("rate"))?;
+    let mut text = head("shaping", "how exactly a rate is kept", v.count("seconds")?);
+    text += &node("rt", &[("down", &pipeline)]);
+    text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
+    text += &bulk("down", v.count("flows")?, "down", v.text("sender"));
+    Ok(vec![Case { name: "shaping".into(), text: text + PING }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::file;
+
+    const SENDERS: [&str; 7] = ["reno", "cubic", "dctcp", "bbr", "bbr2", "prague", "fixed"];
+
+    fn given(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect()
+    }
+
+    #[test]
+    fn every_built_in_scenario_is_a_file_that_can_be_read() {
+        for builtin in ALL {
+            for case in cases(builtin, &[]).unwrap().iter().filter(|c| !c.text.contains("netem")) {
+                let read = file::read(&case.text, &SENDERS).map_err(|p| p.render(&case.name, &case.text));
+                read.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_threshold_is_242_us_at_a_gigabit_and_scales_with_rate_and_rtt() {
+        let text = |rate: &str| cases(named("bbr20").unwrap(), &given(&[("rate", rate)])).unwrap()[0].text.clone();
+        assert!(text("1gbit").contains("ce_threshold 242us | tbf rate 1gbit burst 3028"));
+        assert!(text("100mbit").contains("ce_threshold 2420us"));
+        assert!(text("100mbit").contains("delay = \"5000us\""));
+    }
+
+    #[test]
+    fn a_wrong_parameter_is_refused_with_the_nearest_one() {
+        let e = cases(named("rrul").unwrap(), &given(&[("rat", "1mbit")])).unwrap_err();
+        assert!(e.contains("did you mean \"rate\"?"), "{e}");
+        let e = cases(named("mtu-scaling").unwrap(), &given(&[("load", "down33")])).unwrap_err();
+        assert!(e.contains("did you mean \"down32\"?"), "{e}");
+    }
+
+    #[test]
+    fn the_mtu_scaling_table_has_a_row_for_every_load_and_rule() {
+        assert_eq!(cases(named("mtu-scaling").unwrap(), &[]).unwrap().len(), 18);
+        let one = cases(named("mtu-scaling").unwrap(), &given(&[("load", "up32"), ("rule", "2mtu")])).unwrap();
+        assert!(one[0].text.contains("min-occupancy 2mtu both"));
+    }
+}

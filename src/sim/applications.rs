@@ -1,0 +1,347 @@
+//! What the hosts do: bulk transfers, questions and answers, pages, datagrams, echoes.
+
+use super::frames::Tag;
+use super::{Event, Simulation};
+use crate::rng::Random;
+use crate::time::{Instant, SECOND};
+
+/// An application's turns, as numbered in [`Event::App`].
+pub(super) mod turn {
+    /// It begins.
+    pub(in crate::sim) const START: u32 = 0;
+    /// It ends.
+    pub(in crate::sim) const STOP: u32 = 1;
+    /// Whatever it waits for.
+    pub(in crate::sim) const NEXT: u32 = 2;
+}
+
+/// A question under way: both ends count bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Exchange {
+    /// Bytes that the client has written so far.
+    asked: u64,
+    /// Bytes that the server will have written when it has answered.
+    answered: u64,
+    /// Bytes of the answer that the server has not yet begun; zero if there is none.
+    owed: u64,
+    /// When the question was asked.
+    since: Option<Instant>,
+}
+
+/// An application and its state.
+#[derive(Clone, Debug)]
+pub(super) enum App {
+    /// Writes as much as it may.
+    Bulk { up: bool, size: Option<u64>, exchange: Exchange },
+    /// Asks, waits, thinks.
+    Request { request: u64, response: u64, think: u64, exchange: Exchange },
+    /// One connection of pages.
+    Web { web: usize, exchange: Exchange },
+    /// Datagrams, `gap` ns apart, in bursts if `phases` has mean times on and off.
+    Datagrams { up: bool, packet: u32, gap: u64, ds: u8, phases: Option<(u64, u64)>, until: Instant, running: bool },
+    /// Echo requests.
+    Ping { interval: u64, size: u32, ds: u8, sequence: u16 },
+}
+
+/// Several connections that fetch pages together.
+pub(super) struct Web {
+    /// The conversations.
+    pub(super) connections: Vec<usize>,
+    /// Mean reading time, ns.
+    pub(super) think: u64,
+    waiting: Vec<u64>,
+    outstanding: u32,
+    began: Instant,
+    running: bool,
+}
+
+/// A question for an object of a page, bytes.
+const WEB_REQUEST: u64 = 350;
+/// The question for a file, bytes.
+const FILE_REQUEST: u64 = 80;
+/// Objects of a page: between these.
+const OBJECTS: (u64, u64) = (5, 40);
+
+impl App {
+    /// Whether it is the server's end that sends the bulk of the bytes.
+    pub(super) fn server_sends(&self) -> bool {
+        match self {
+            App::Bulk { up, .. } | App::Datagrams { up, .. } => !up,
+            App::Request { .. } | App::Web { .. } => true,
+            App::Ping { .. } => false,
+        }
+    }
+
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        match self {
+            App::Bulk { up: false, size: Some(_), exchange }
+            | App::Request { exchange, .. }
+            | App::Web { exchange, .. } => Some(exchange),
+            _ => None,
+        }
+    }
+}
+
+impl Web {
+    pub(super) fn new(think: u64) -> Self {
+        Web {
+            connections: Vec::new(),
+            think,
+            waiting: Vec::new(),
+            outstanding: 0,
+            began: Instant::ZERO,
+            running: false,
+        }
+    }
+}
+
+/// Exponential with mean `mean` ns.
+pub(super) fn exponential(random: &mut Random, mean: u64) -> u64 {
+    let uniform = (random.u64() >> 11) as f64 / (1u64 << 53) as f64;
+    (-(1.0 - uniform).ln() * mean as f64) as u64
+}
+
+/// Sizes with a long tail: many of a few kB, some of hundreds.
+fn object(random: &mut Random) -> u64 {
+    let uniform = ((random.u64() >> 11) as f64 / (1u64 << 53) as f64).max(1e-4);
+    // Pareto with shape 1.2 from 2 kB on, cut at 2 MB.
+    (2000.0 * uniform.powf(-1.0 / 1.2)).min(2e6) as u64
+}
+
+impl Simulation {
+    /// An application's turn.
+    pub(super) fn app_turn(&mut self, c: usize, what: u32) {
+        let now = self.now;
+        match (&mut self.conversations[c].app, what) {
+            (App::Datagrams { running, .. }, turn::STOP) => {
+                *running = false;
+                let record = self.conversations[c].record;
+                self.records[record].stopped(now);
+            }
+            (App::Datagrams { running, .. }, turn::START) => {
+                *running = true;
+                self.datagrams(c);
+            }
+            (App::Datagrams { .. }, _) => self.datagrams(c),
+            (App::Ping { interval, size, ds, sequence }, _) => {
+                let (interval, size, ds, n) = (*interval, *size, *ds, *sequence);
+                *sequence = n.wrapping_add(1);
+                let record = self.conversations[c].record;
+                self.records[record].sent();
+                self.send_plain(c, false, size, ds, Some((n, false)), now);
+                self.events.at(now + interval, Event::App(c as u32, turn::NEXT));
+            }
+            (_, turn::START) => {
+                if let Some(connection) = &mut self.conversations[c].tcp {
+                    connection.ends[0].connect(now);
+                }
+                self.pump(c, false);
+            }
+            (_, turn::STOP) => {
+                let record = self.conversations[c].record;
+                self.records[record].stopped(now);
+                if let App::Web { web, .. } = self.conversations[c].app {
+                    self.webs[web].running = false;
+                }
+                if let Some(connection) = &mut self.conversations[c].tcp {
+                    connection.ends.iter_mut().for_each(super::Endpoint::stop);
+                }
+            }
+            (App::Request { request, response, .. }, _) => {
+                let (request, response) = (*request, *response);
+                self.ask(c, request, response);
+            }
+            (App::Web { web, .. }, _) => {
+                let web = *web;
+                self.page(web);
+            }
+            (App::Bulk { .. }, _) => {}
+        }
+    }
+
+    /// The client asks for `response` bytes.
+    fn ask(&mut self, c: usize, request: u64, response: u64) {
+        let now = self.now;
+        if let Some(exchange) = self.conversations[c].app.exchange() {
+            exchange.asked += request;
+            exchange.owed = response;
+            exchange.since = Some(now);
+        }
+        self.write(c, false, request);
+    }
+
+    fn write(&mut self, c: usize, server: bool, bytes: u64) {
+        let now = self.now;
+        if let Some(connection) = &mut self.conversations[c].tcp {
+            connection.ends[usize::from(server)].write(now, bytes);
+        }
+        self.pump(c, server);
+    }
+
+    /// An end was established, or took in `received` bytes in order, or was acknowledged.
+    pub(super) fn app_heard(&mut self, c: usize, server: bool, established: bool, received: u64) {
+        let toward = self.conversations[c].app.server_sends() != server;
+        if received > 0 && toward {
+            let record = self.conversations[c].record;
+            self.records[record].received(received);
+        }
+        if established {
+            self.app_begins(c, server);
+        }
+        if received > 0 {
+            self.app_received(c, server);
+        }
+    }
+
+    fn app_begins(&mut self, c: usize, server: bool) {
+        match self.conversations[c].app {
+            App::Bulk { up, size: None, .. } if up != server => self.write(c, server, u64::MAX),
+            App::Bulk { up: true, size: Some(size), .. } if !server => self.write(c, server, size),
+            App::Bulk { up: false, size: Some(size), .. } if !server => self.ask(c, FILE_REQUEST, size),
+            App::Request { request, response, .. } if !server => self.ask(c, request, response),
+            App::Web { web, .. } if !server && self.webs[web].connections[0] == c => {
+                self.webs[web].running = true;
+                self.page(web);
+            }
+            _ => {}
+        }
+    }
+
+    fn app_received(&mut self, c: usize, server: bool) {
+        let now = self.now;
+        let conversation = &mut self.conversations[c];
+        let Some(connection) = &conversation.tcp else { return };
+        let got = connection.ends[usize::from(server)].rx.next;
+        if let App::Bulk { up: true, size: Some(size), .. } = conversation.app {
+            if server && got >= size {
+                self.completed(c);
+            }
+            return;
+        }
+        let Some(exchange) = conversation.app.exchange() else { return };
+        if server {
+            if got >= exchange.asked && exchange.owed > 0 {
+                let owed = std::mem::take(&mut exchange.owed);
+                exchange.answered += owed;
+                self.write(c, true, owed);
+            }
+        } else if exchange.owed == 0 && got >= exchange.answered {
+            if let Some(since) = exchange.since.take() {
+                self.answered(c, now.since(since));
+            }
+        }
+    }
+
+    /// The client has its answer, `took` ns after it asked.
+    fn answered(&mut self, c: usize, took: u64) {
+        let now = self.now;
+        let record = self.conversations[c].record;
+        match self.conversations[c].app {
+            App::Bulk { .. } => self.completed(c),
+            App::Request { think, .. } => {
+                self.records[record].time(took);
+                let pause = exponential(&mut self.conversations[c].random, think);
+                self.events.at(now + pause.max(1), Event::App(c as u32, turn::NEXT));
+            }
+            App::Web { web, .. } => {
+                self.webs[web].outstanding -= 1;
+                if self.fetch(web, c) {
+                    return;
+                }
+                if self.webs[web].outstanding == 0 {
+                    self.records[record].time(now.since(self.webs[web].began));
+                    let think = self.webs[web].think;
+                    let first = self.webs[web].connections[0];
+                    let pause = exponential(&mut self.conversations[first].random, think);
+                    self.events.at(now + pause.max(1), Event::App(first as u32, turn::NEXT));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn completed(&mut self, c: usize) {
+        let record = self.conversations[c].record;
+        if self.records[record].complete(self.now) {
+            self.open -= 1;
+        }
+    }
+
+    /// A page begins: its objects wait, and every connection that is up takes one.
+    fn page(&mut self, web: usize) {
+        if !self.webs[web].running {
+            return;
+        }
+        let first = self.webs[web].connections[0];
+        let random = &mut self.conversations[first].random;
+        let n = OBJECTS.0 + random.u64() % (OBJECTS.1 - OBJECTS.0);
+        let objects: Vec<u64> = (0..n).map(|_| object(random)).collect();
+        self.webs[web].waiting = objects;
+        self.webs[web].began = self.now;
+        let connections = self.webs[web].connections.clone();
+        for c in connections {
+            self.fetch(web, c);
+        }
+    }
+
+    fn fetch(&mut self, web: usize, c: usize) -> bool {
+        use super::tcp::Phase;
+        let up = self.conversations[c].tcp.as_ref().is_some_and(|t| t.ends[0].phase == Phase::Established);
+        let running = self.webs[web].running && up;
+        let Some(size) = running.then(|| self.webs[web].waiting.pop()).flatten() else { return false };
+        self.webs[web].outstanding += 1;
+        self.ask(c, WEB_REQUEST, size);
+        true
+    }
+
+    /// Sends a datagram and plans the next.
+    fn datagrams(&mut self, c: usize) {
+        let now = self.now;
+        let conversation = &mut self.conversations[c];
+        let App::Datagrams { up, packet, gap, ds, phases, until, running } = &mut conversation.app else { return };
+        if !*running {
+            return;
+        }
+        let (up, packet, ds) = (*up, *packet, *ds);
+        let mut next = now + *gap;
+        if let Some((on, off)) = *phases {
+            if *until == Instant::ZERO {
+                *until = now + exponential(&mut conversation.random, on);
+            }
+            if next > *until {
+                next = *until + exponential(&mut conversation.random, off).max(*gap);
+                *until = next + exponential(&mut conversation.random, on);
+            }
+        }
+        let record = conversation.record;
+        self.records[record].sent();
+        self.send_plain(c, !up, packet, ds, None, now);
+        self.events.at(next, Event::App(c as u32, turn::NEXT));
+    }
+
+    /// A datagram or an echo reached its host.
+    pub(super) fn datagram(&mut self, c: usize, tag: Tag, len: u32, echo: Option<(u16, bool)>) {
+        let now = self.now;
+        let record = self.conversations[c].record;
+        match (&self.conversations[c].app, echo) {
+            (App::Ping { size, ds, .. }, Some((n, false))) => {
+                let (size, ds) = (*size, *ds);
+                self.send_plain(c, true, size, ds, Some((n, true)), tag.sent);
+            }
+            (App::Ping { .. }, _) => {
+                self.records[record].came();
+                self.records[record].rtt(now, now.since(tag.sent));
+            }
+            _ => {
+                self.records[record].came();
+                self.records[record].received(u64::from(len.saturating_sub(42)));
+                self.records[record].rtt(now, now.since(tag.sent));
+            }
+        }
+    }
+}
+
+/// ns between datagrams of `packet` bytes at `rate` bits per second.
+pub(super) fn gap(rate: u64, packet: u32) -> u64 {
+    (u128::from(packet) * 8 * u128::from(SECOND) / u128::from(rate.max(1))) as u64
+}

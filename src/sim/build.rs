@@ -1,0 +1,235 @@
+//! From a scenario to a simulation.
+
+use super::applications::{App, Web, gap, turn};
+use super::events::Events;
+use super::frames::{Ends, Template};
+use super::network::{Network, Next, PortSetup};
+use super::record::Record;
+use super::tcp::control::{self, Kind};
+use super::tcp::rtt::Estimator;
+use super::tcp::{Config, Endpoint};
+use super::{Connection, Conversation, Event, ORIGIN, Simulation, swapped};
+use crate::pipeline::Link;
+use crate::rng::Random;
+use crate::scenario::{self, Flow, Scenario, Side, SlowStart, Tcp, Timer};
+use crate::time::{MILLISECOND, SECOND};
+use crate::wire::protocol;
+
+/// Names of the senders.
+pub const SENDERS: [&str; Kind::ALL.len()] = {
+    let mut names = [""; Kind::ALL.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = Kind::ALL[i].0;
+        i += 1;
+    }
+    names
+};
+
+/// Flows start within so long of the moment they were told to, ns: no two hosts are in step.
+const START_JITTER: u64 = MILLISECOND;
+
+/// Lays out a scenario.
+///
+/// # Errors
+/// If it asks for a sender that is not here.
+pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, String> {
+    let (setups, entries) = ports(scenario, link);
+    let mut random = Random::seeded(seed ^ 0x57E1_A5ED_0000_0001);
+    let mut simulation = Simulation {
+        network: Network::new(setups, seed),
+        seed,
+        now: ORIGIN,
+        end: ORIGIN + scenario.duration,
+        events: Events::default(),
+        conversations: Vec::new(),
+        records: Vec::new(),
+        webs: Vec::new(),
+        open: 0,
+        sized: 0,
+        scenario: scenario.clone(),
+    };
+    simulation.events.at(ORIGIN + scenario.steady_from, Event::Steady);
+    simulation.events.at(ORIGIN + scenario.interval, Event::Sample);
+    for (i, node) in scenario.nodes.iter().enumerate() {
+        for step in &node.steps {
+            let lines = [(2 * i, step.down_line), (2 * i + 1, step.up_line)];
+            for (port, bps) in lines.into_iter().filter_map(|(p, bps)| Some((p, bps?))) {
+                simulation.events.at(ORIGIN + step.at, Event::Line(port as u32, bps));
+            }
+        }
+    }
+    for flow in &scenario.flows {
+        for i in 0..flow.count {
+            add_flow(&mut simulation, flow, i, &entries, &mut random)?;
+        }
+    }
+    for ping in &scenario.pings {
+        let c = simulation.conversations.len();
+        let ends = ends(scenario, ping.client, ping.server, c);
+        simulation.records.push(Record::new(ping.name.clone(), ping.name.clone(), "ping".into(), true, ORIGIN));
+        let kind = if ends.src.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 };
+        let app = App::Ping { interval: ping.interval, size: ping.size, ds: ping.dscp << 2, sequence: 0 };
+        let start = ORIGIN + ping.start + random.u64() % START_JITTER;
+        simulation.conversations.push(Conversation {
+            record: simulation.records.len() - 1,
+            app,
+            tcp: None,
+            plain: Some([Template::new(ends, kind), Template::new(swapped(ends), kind)]),
+            random: Random::seeded(random.u64()),
+            entry: [entries[ping.client], entries[ping.server]],
+        });
+        simulation.events.at(start, Event::App(c as u32, turn::START));
+    }
+    Ok(simulation)
+}
+
+/// The ports: for each node one down and one up, then those of the hosts' own lines. With them where
+/// each host's frames enter.
+fn ports(scenario: &Scenario, link: Link) -> (Vec<PortSetup>, Vec<Next>) {
+    let nodes = &scenario.nodes;
+    let mut setups = Vec::new();
+    for (i, node) in nodes.iter().enumerate() {
+        setups.push(PortSetup {
+            name: format!("{}.down", node.name),
+            pipeline: node.down.as_ref().map(|s| s.build(link)),
+            line_bps: node.down_line,
+            delay: node.down_delay,
+            next: if i == 0 { Next::Hosts } else { Next::Port(2 * (i - 1)) },
+        });
+        setups.push(PortSetup {
+            name: format!("{}.up", node.name),
+            pipeline: node.up.as_ref().map(|s| s.build(link)),
+            line_bps: node.up_line,
+            delay: node.up_delay,
+            next: if i + 1 == nodes.len() { Next::Hosts } else { Next::Port(2 * (i + 1) + 1) },
+        });
+    }
+    let inward = |side| match side {
+        _ if nodes.is_empty() => Next::Hosts,
+        Side::Client => Next::Port(1),
+        Side::Server => Next::Port(2 * (nodes.len() - 1)),
+    };
+    let entries = scenario.hosts.iter().map(|host| {
+        if host.delay == 0 {
+            return inward(host.side);
+        }
+        // The host's own line is flown twice on the way out: once for it, once for the way back.
+        setups.push(PortSetup {
+            name: format!("{}.line", host.name),
+            pipeline: None,
+            line_bps: None,
+            delay: 2 * host.delay,
+            next: inward(host.side),
+        });
+        Next::Port(setups.len() - 1)
+    });
+    let entries = entries.collect();
+    (setups, entries)
+}
+
+fn ends(scenario: &Scenario, client: usize, server: usize, c: usize) -> Ends {
+    Ends {
+        src: scenario.hosts[client].address,
+        dst: scenario.hosts[server].address,
+        sport: 32_768 + (c % 28_000) as u16,
+        dport: 5001,
+    }
+}
+
+fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
+    let kind = Kind::named(&tcp.sender)
+        .ok_or_else(|| format!("the simulator has no sender \"{}\"; it has {}", tcp.sender, SENDERS.join(", ")))?;
+    let default = Config::default();
+    Ok(Config {
+        control: kind,
+        slow_start: match tcp.slow_start {
+            SlowStart::Plain => control::SlowStart::Plain,
+            SlowStart::HyStart => control::SlowStart::HyStart,
+            SlowStart::HyStartPlusPlus => control::SlowStart::HyStartPlusPlus,
+        },
+        ecn: tcp.ecn,
+        estimator: match tcp.timer {
+            Timer::Rfc6298 => Estimator::Rfc6298 { floor: SECOND / 5 },
+            Timer::Jacobson => Estimator::Jacobson1988,
+            Timer::Rfc793 => Estimator::Rfc793,
+        },
+        receive_window: tcp.window,
+        delayed_acks: tcp.delayed_acks,
+        dscp,
+        retries: tcp.retries.unwrap_or(default.retries),
+        patience: tcp.patience,
+        ..default
+    })
+}
+
+fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &mut Random) -> Result<(), String> {
+    let name = if flow.count == 1 { flow.name.clone() } else { format!("{}-{}", flow.name, i + 1) };
+    let server = flow.servers[i as usize % flow.servers.len()];
+    let jitter = random.u64() % START_JITTER;
+    let start = ORIGIN + flow.start + flow.every * u64::from(i) + jitter;
+    let udp = matches!(flow.app, scenario::App::Constant { .. } | scenario::App::OnOff { .. });
+    let kind = if udp { "udp".to_string() } else { flow.tcp.sender.clone() };
+    let app = application(flow);
+    s.records.push(Record::new(name, flow.group.clone(), kind, !app.server_sends(), start));
+    let connections = if let scenario::App::Web { connections, .. } = flow.app { connections } else { 1 };
+    if let scenario::App::Web { think, .. } = flow.app {
+        s.webs.push(Web::new(think));
+    }
+    if let scenario::App::Bulk { size: Some(_), .. } = flow.app {
+        s.open += 1;
+        s.sized += 1;
+    }
+    for _ in 0..connections {
+        let c = s.conversations.len();
+        let ends = ends(&s.scenario, flow.client, server, c);
+        let mut app = app.clone();
+        if let App::Web { web, .. } = &mut app {
+            *web = s.webs.len() - 1;
+            s.webs[*web].connections.push(c);
+        }
+        let (tcp, plain) = if udp {
+            let template = |e| Template::new(e, protocol::UDP);
+            (None, Some([template(ends), template(swapped(ends))]))
+        } else {
+            let config = config(&flow.tcp, flow.dscp)?;
+            let seed = random.u64();
+            let server_end = Endpoint::new(config.clone(), seed);
+            let connection = Connection {
+                ends: [Endpoint::new(config, !seed), server_end],
+                templates: [Template::new(ends, protocol::TCP), Template::new(swapped(ends), protocol::TCP)],
+            };
+            (Some(Box::new(connection)), None)
+        };
+        s.conversations.push(Conversation {
+            record: s.records.len() - 1,
+            app,
+            tcp,
+            plain,
+            random: Random::seeded(random.u64()),
+            entry: [entries[flow.client], entries[server]],
+        });
+        s.events.at(start, Event::App(c as u32, turn::START));
+        if let Some(stop) = flow.stop {
+            s.events.at(ORIGIN + stop, Event::App(c as u32, turn::STOP));
+        }
+    }
+    Ok(())
+}
+
+fn application(flow: &Flow) -> App {
+    let ds = flow.dscp << 2;
+    let exchange = Default::default();
+    let until = crate::time::Instant::ZERO;
+    match flow.app {
+        scenario::App::Bulk { size, up } => App::Bulk { up, size, exchange },
+        scenario::App::Request { request, response, think } => App::Request { request, response, think, exchange },
+        scenario::App::Web { .. } => App::Web { web: 0, exchange },
+        scenario::App::Constant { rate, packet, up } => {
+            App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: None, until, running: false }
+        }
+        scenario::App::OnOff { rate, packet, up, on, off } => {
+            App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: Some((on, off)), until, running: false }
+        }
+    }
+}

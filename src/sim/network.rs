@@ -1,0 +1,263 @@
+//! Ports and lines: where packets queue, and how long they fly.
+//!
+//! A *port* is one node's way out in one direction: a pipeline, the rate of the line behind it and
+//! the time that the line takes. An idle port asks its pipeline after each arrival until it gets
+//! nothing or the line is busy; at one moment, arrivals come before the end of a busy period, and
+//! that before the watchdog (decisions.md 12).
+
+use std::collections::VecDeque;
+
+use super::Event;
+use super::events::Events;
+use super::frames::Store;
+use super::gauge::Gauge;
+use crate::classify::{Hashing, Headers};
+use crate::mark::ecn;
+use crate::pipeline::Pipeline;
+use crate::pool::Frame;
+use crate::qdisc::{Cx, Drops};
+use crate::rng::Random;
+use crate::scenario::result::PortResult;
+use crate::time::{Instant, SECOND};
+
+/// Where a port's line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At another port.
+    Port(usize),
+    /// At the hosts, which pick what is theirs.
+    Hosts,
+}
+
+/// What a port is made of.
+pub struct PortSetup {
+    /// For people: `rt.down`.
+    pub name: String,
+    /// The stages; none means that nothing ever waits but for the line.
+    pub pipeline: Option<Pipeline>,
+    /// Rate of the line, bits per second; `None` if it is never busy.
+    pub line_bps: Option<u64>,
+    /// Time of flight, ns.
+    pub delay: u64,
+    /// Where it ends.
+    pub next: Next,
+}
+
+struct Port {
+    pipeline: Pipeline,
+    line_bps: Option<u64>,
+    delay: u64,
+    next: Next,
+    busy: bool,
+    watchdog: Instant,
+    flying: VecDeque<(Instant, Frame)>,
+    random: Random,
+    hashing: Hashing,
+    gauge: Gauge,
+}
+
+/// All ports, and the frames in them.
+pub struct Network {
+    ports: Vec<Port>,
+    drops: Drops,
+    /// The frames.
+    pub store: Store,
+    /// Frames that reached a host at this moment, oldest first.
+    pub arrived: VecDeque<Frame>,
+    /// Frames taken in by ports so far.
+    pub handled: u64,
+}
+
+impl Network {
+    /// The ports, in the order that [`Next::Port`] counts; randomness and hash keys from `seed`.
+    pub fn new(setups: Vec<PortSetup>, seed: u64) -> Self {
+        let ports = setups.into_iter().enumerate().map(|(i, setup)| {
+            let mut random = Random::seeded(seed ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let hashing = Hashing::Keyed([random.u64(), random.u64()]);
+            Port {
+                gauge: Gauge::new(setup.name, setup.pipeline.is_some()),
+                pipeline: setup.pipeline.unwrap_or_else(|| crate::spec::Spec::unlimited().build(Default::default())),
+                line_bps: setup.line_bps,
+                delay: setup.delay,
+                next: setup.next,
+                busy: false,
+                watchdog: Instant::NEVER,
+                flying: VecDeque::new(),
+                random,
+                hashing,
+            }
+        });
+        Network {
+            ports: ports.collect(),
+            drops: Drops::default(),
+            store: Store::new(4096),
+            arrived: VecDeque::new(),
+            handled: 0,
+        }
+    }
+
+    /// A frame reaches `next`.
+    pub fn arrive(&mut self, now: Instant, next: Next, frame: Frame, events: &mut Events<Event>) {
+        let Next::Port(p) = next else {
+            self.arrived.push_back(frame);
+            return;
+        };
+        self.handled += 1;
+        let headers = Headers::parse(self.store.bytes(&frame));
+        let packet = &mut self.store.pool[&frame];
+        packet.arrived = now;
+        packet.marks = Default::default();
+        headers.apply(packet);
+        let port = &mut self.ports[p];
+        let mut cx = Cx {
+            pool: &mut self.store.pool,
+            drops: &mut self.drops,
+            random: &mut port.random,
+            hashing: &mut port.hashing,
+            frames: &mut self.store.heads,
+        };
+        port.pipeline.enqueue(now, frame, &headers, &mut cx);
+        port.gauge.held(port.pipeline.packets(), port.pipeline.bytes());
+        self.bury(now, p);
+        self.serve(now, p, events);
+    }
+
+    /// The line of port `p` is free again.
+    pub fn line_free(&mut self, now: Instant, p: usize, events: &mut Events<Event>) {
+        self.ports[p].busy = false;
+        self.serve(now, p, events);
+    }
+
+    /// The watchdog of port `p` may have come.
+    pub fn watchdog(&mut self, now: Instant, p: usize, events: &mut Events<Event>) {
+        let port = &mut self.ports[p];
+        if port.watchdog != now {
+            return;
+        }
+        port.watchdog = Instant::NEVER;
+        let mut cx = Cx {
+            pool: &mut self.store.pool,
+            drops: &mut self.drops,
+            random: &mut port.random,
+            hashing: &mut port.hashing,
+            frames: &mut self.store.heads,
+        };
+        port.pipeline.tick(now, &mut cx);
+        self.bury(now, p);
+        self.serve(now, p, events);
+    }
+
+    /// The first frame in flight behind port `p` lands.
+    pub fn land(&mut self, now: Instant, p: usize, events: &mut Events<Event>) {
+        let port = &mut self.ports[p];
+        let next = port.next;
+        let Some((_, frame)) = port.flying.pop_front() else { return };
+        if let Some((at, _)) = port.flying.front() {
+            events.at(*at, Event::Land(p as u32));
+        }
+        self.arrive(now, next, frame, events);
+    }
+
+    fn serve(&mut self, now: Instant, p: usize, events: &mut Events<Event>) {
+        while !self.ports[p].busy {
+            let port = &mut self.ports[p];
+            let mut cx = Cx {
+                pool: &mut self.store.pool,
+                drops: &mut self.drops,
+                random: &mut port.random,
+                hashing: &mut port.hashing,
+                frames: &mut self.store.heads,
+            };
+            let frame = port.pipeline.dequeue(now, &mut cx);
+            if !self.drops.is_empty() {
+                self.bury(now, p);
+            }
+            let Some(frame) = frame else { break };
+            self.leave(now, p, frame, events);
+        }
+        let port = &mut self.ports[p];
+        if port.busy {
+            return;
+        }
+        if let Some(at) = port.pipeline.next_event().filter(|at| *at > now)
+            && at != port.watchdog
+        {
+            port.watchdog = at;
+            events.at(at, Event::Watchdog(p as u32));
+        }
+    }
+
+    fn leave(&mut self, now: Instant, p: usize, frame: Frame, events: &mut Events<Event>) {
+        let slot = frame.slot();
+        let packet = self.store.pool[&frame];
+        let tag = self.store.heads.tag(slot);
+        let port = &mut self.ports[p];
+        port.gauge.left(now, &packet, tag.flow);
+        if packet.ds != packet.ds_arrived {
+            use crate::qdisc::Frames;
+            ecn::write_ds(self.store.heads.bytes_mut(slot, &packet), &packet);
+        }
+        let mut lands = now + port.delay;
+        if let Some(bps) = port.line_bps {
+            let busy = (u128::from(packet.len) * 8 * u128::from(SECOND) / u128::from(bps)) as u64;
+            port.busy = true;
+            lands = lands + busy;
+            events.at(now + busy, Event::LineFree(p as u32));
+        }
+        if lands == now {
+            let next = port.next;
+            self.arrive(now, next, frame, events);
+            return;
+        }
+        if port.flying.is_empty() {
+            events.at(lands, Event::Land(p as u32));
+        }
+        port.flying.push_back((lands, frame));
+    }
+
+    /// Takes the dropped frames home.
+    fn bury(&mut self, now: Instant, p: usize) {
+        while let Some((frame, reason)) = self.drops.pop(&mut self.store.pool) {
+            let packet = self.store.pool[&frame];
+            let tag = self.store.heads.tag(frame.slot());
+            self.ports[p].gauge.dropped(now, &packet, tag.flow, reason);
+            self.store.pool.give(frame);
+        }
+    }
+
+    /// The line of port `p` has another rate from now on; a frame under way keeps its time.
+    pub fn set_line(&mut self, p: usize, bps: u64) {
+        self.ports[p].line_bps = Some(bps);
+    }
+
+    /// Notes the depth of every queue.
+    pub fn sample(&mut self, now: Instant) {
+        for port in &mut self.ports {
+            port.gauge.sample(now, &port.pipeline);
+        }
+    }
+
+    /// Starts the histograms and sums afresh: the steady part begins.
+    pub fn begin_steady(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.gauge.begin_steady());
+    }
+
+    /// Has every gauge remember each packet: verdict, sojourn and tin.
+    pub fn trace(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.gauge.trace());
+    }
+
+    /// The state of all queues, for people.
+    pub fn dump(&self) -> Vec<(String, &Pipeline, u32)> {
+        self.ports
+            .iter()
+            .filter(|port| port.gauge.shown())
+            .map(|port| (port.gauge.name().to_string(), &port.pipeline, port.flying.len() as u32))
+            .collect()
+    }
+
+    /// What was measured at each port that has a pipeline.
+    pub fn into_gauges(self, now: Instant) -> Vec<PortResult> {
+        self.ports.into_iter().filter(|p| p.gauge.shown()).map(|p| p.gauge.finish(now, &p.pipeline)).collect()
+    }
+}

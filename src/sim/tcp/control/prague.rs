@@ -1,0 +1,73 @@
+//! A scalable control in Prague's manner (RFC 9331 §4, draft-briscoe-iccrg-prague-congestion-control):
+//! DCTCP's response on ECT(1) and accurate ECN, paced, with Reno's fall on losses. Additive increase
+//! goes on while marks arrive, and is smaller for short round trips than for those of 25 ms.
+
+use super::{Ack, Cause, Control, Window};
+use crate::sim::tcp::receiver::Echo;
+use crate::time::{Instant, MILLISECOND};
+
+/// Weight of a round's fraction of marks.
+const G: f64 = 1.0 / 16.0;
+/// Flows with a shorter round trip grow as if theirs were this, ns.
+const REFERENCE: u64 = 25 * MILLISECOND;
+
+pub(super) struct Prague {
+    mss: f64,
+    alpha: f64,
+    end: u64,
+    delivered: u64,
+    marked: u64,
+    /// Whether any mark came: then slow start is over for good.
+    seen: bool,
+}
+
+impl Prague {
+    pub(super) fn new(mss: u32) -> Self {
+        Prague { mss: f64::from(mss) + super::bbr::HEADERS, alpha: 1.0, end: 0, delivered: 0, marked: 0, seen: false }
+    }
+}
+
+impl Control for Prague {
+    fn echo(&self) -> Echo {
+        Echo::Accurate
+    }
+
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        self.delivered += u64::from(ack.delivered);
+        self.marked += u64::from(ack.marked);
+        self.seen |= ack.marked > 0;
+        if ack.una >= self.end && self.delivered > 0 {
+            let fraction = (self.marked as f64 / self.delivered as f64).min(1.0);
+            if self.seen {
+                self.alpha += G * (fraction - self.alpha);
+            }
+            (self.delivered, self.marked, self.end) = (0, 0, ack.nxt);
+        }
+        if ack.srtt > 0 {
+            let gain = if window.in_slow_start() { 2.0 } else { 1.0 };
+            let rate = f64::from(window.cwnd.max(1)) * self.mss * 1e9 / ack.srtt as f64;
+            window.pacing = Some(gain * rate * 1.02);
+        }
+    }
+
+    fn grow(&mut self, window: &mut Window, ack: &Ack) {
+        let mut delivered = ack.delivered.saturating_sub(ack.marked);
+        if window.in_slow_start() {
+            delivered = window.slow_start(delivered);
+        }
+        if delivered > 0 {
+            let ratio = ack.srtt as f64 / REFERENCE as f64;
+            window.add((ratio * ratio).clamp(0.01, 1.0) / f64::from(window.cwnd), delivered);
+        }
+    }
+
+    fn reduce(&mut self, window: &Window, _: Instant, cause: Cause) -> u32 {
+        let cut = if cause == Cause::Mark { self.alpha } else { 1.0 };
+        let cwnd = f64::from(window.cwnd);
+        ((cwnd * (1.0 - cut / 2.0)).round() as u32).max(2)
+    }
+
+    fn inner(&self) -> f64 {
+        self.alpha
+    }
+}

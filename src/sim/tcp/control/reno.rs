@@ -1,0 +1,43 @@
+//! Reno (RFC 5681), and no control at all.
+
+use super::{Ack, Cause, Control, Window};
+use crate::time::Instant;
+
+/// Additive increase by one packet a round trip, decrease by half.
+pub(super) struct Reno;
+
+impl Control for Reno {
+    fn grow(&mut self, window: &mut Window, ack: &Ack) {
+        let mut delivered = ack.delivered;
+        if window.in_slow_start() {
+            delivered = window.slow_start(delivered);
+        }
+        if delivered > 0 {
+            window.add(1.0 / f64::from(window.cwnd), delivered);
+        }
+    }
+
+    fn reduce(&mut self, window: &Window, _: Instant, _: Cause) -> u32 {
+        (window.cwnd / 2).max(2)
+    }
+}
+
+/// A window that never changes by itself.
+pub(super) struct Fixed;
+
+/// The window of a small stack, packets.
+const SMALL: u32 = 2;
+
+impl Control for Fixed {
+    fn on_ack(&mut self, window: &mut Window, _: &Ack) {
+        window.cwnd = SMALL;
+    }
+
+    fn grow(&mut self, window: &mut Window, _: &Ack) {
+        window.cwnd = SMALL;
+    }
+
+    fn reduce(&mut self, _: &Window, _: Instant, _: Cause) -> u32 {
+        SMALL
+    }
+}

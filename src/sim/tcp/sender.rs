@@ -1,0 +1,643 @@
+//! The sending half: the window, repair of losses, and the timers.
+//!
+//! Losses are found by RACK (RFC 8985), repaired with SACK (RFC 6675's pipe in packets), the window
+//! goes down by proportional rate reduction (RFC 9937); tail losses are probed for (RFC 8985 §7),
+//! and at the end stands the retransmission timer (RFC 6298). Reductions that turn out to be for
+//! nothing are undone, by timestamps (RFC 3522) or by what came twice (RFC 3708).
+
+use super::control::{Ack, Cause, Control, State, Window};
+use super::rate::Sampler;
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use crate::time::{Instant, MILLISECOND};
+
+/// Packets selectively acknowledged that show a loss without waiting (RFC 5681 §3.2).
+const DUPLICATES: u32 = 3;
+/// Added to the timers of probes and of reordering, ns (Linux).
+const TIMER_SLACK: u64 = 2 * MILLISECOND;
+/// Added to a probe's timer when one packet is in flight: its acknowledgement may be delayed, ns.
+const PROBE_DELAYED_ACK: u64 = 200 * MILLISECOND;
+
+/// What an endpoint wants of its sender.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of data in a full segment.
+    pub mss: u32,
+    /// SACK, RACK, probes and fast retransmission; without them only the timer repairs, and it goes
+    /// back to the oldest.
+    pub modern: bool,
+    /// Starts over from a small window after idling for a timeout (RFC 9293 §3.8.6.2.1… RFC 2861).
+    pub restart_after_idle: bool,
+}
+
+/// A segment to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First byte and byte behind the last.
+    pub span: (u64, u64),
+    /// Whether it was sent before.
+    pub again: bool,
+    /// Whether it should carry CWR.
+    pub cwr: bool,
+}
+
+/// What the timer was set for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Timer {
+    Off,
+    Retransmit,
+    Probe,
+}
+
+/// What the peer said, as far as the sender is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// Cumulative edge, bytes.
+    pub ack: u64,
+    /// Byte behind the last that the peer has room for.
+    pub room: u64,
+    /// SACK blocks.
+    pub blocks: &'a [(u64, u64)],
+    /// ECE, where that has a meaning.
+    pub ece: bool,
+    /// Newly marked packets, where they are counted; else `None`.
+    pub marked: Option<u32>,
+    /// Echoed timestamp, ms.
+    pub stamp: u32,
+    /// Whether the segment brought data: then it is no duplicate acknowledgement.
+    pub data: bool,
+}
+
+/// The sending half at work.
+pub struct Sender {
+    options: Options,
+    /// Window and pace.
+    pub window: Window,
+    control: Box<dyn Control>,
+    /// The scoreboard.
+    pub board: Scoreboard,
+    /// The estimate of the round trip.
+    pub rtt: Rtt,
+    sampler: Sampler,
+    /// Cumulative edge.
+    pub una: u64,
+    /// Next byte to be sent.
+    pub nxt: u64,
+    /// Byte behind the last that the application wrote.
+    pub written: u64,
+    room: u64,
+    state: State,
+    /// Recovery ends here.
+    high: u64,
+    prior_cwnd: u32,
+    prr_delivered: u32,
+    prr_out: u32,
+    undo: Option<Undo>,
+    timer: Timer,
+    deadline: Instant,
+    probe_until: Option<(u64, bool)>,
+    reordering: Instant,
+    next_paced: Instant,
+    cwr_due: bool,
+    limited: bool,
+    limited_until: u64,
+    most_out: u32,
+    last_sent: Instant,
+    now: Instant,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// Times the retransmission timer went off.
+    pub timeouts: u64,
+    /// Acknowledgements with ECE, in packets.
+    pub echoed: u64,
+}
+
+/// What to go back to.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    cwnd: u32,
+    ssthresh: u32,
+    /// Retransmissions not yet known to have been needless.
+    pending: u32,
+    /// When the first of them was sent, ms.
+    stamp: u32,
+    any: bool,
+}
+
+/// The clock of timestamps, ms.
+pub fn stamp(now: Instant) -> u32 {
+    (now.as_nanos() / MILLISECOND) as u32
+}
+
+impl Sender {
+    /// Before the first byte.
+    pub fn new(options: Options, control: Box<dyn Control>, rtt: Rtt) -> Self {
+        Sender {
+            board: Scoreboard::new(options.mss),
+            options,
+            window: Window::new(),
+            control,
+            rtt,
+            sampler: Sampler::default(),
+            una: 0,
+            nxt: 0,
+            written: 0,
+            room: 64 << 10,
+            state: State::Open,
+            high: 0,
+            prior_cwnd: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            undo: None,
+            timer: Timer::Off,
+            deadline: Instant::NEVER,
+            probe_until: None,
+            reordering: Instant::NEVER,
+            next_paced: Instant::ZERO,
+            cwr_due: false,
+            limited: false,
+            limited_until: 0,
+            most_out: 0,
+            last_sent: Instant::ZERO,
+            now: Instant::ZERO,
+            retransmissions: 0,
+            timeouts: 0,
+            echoed: 0,
+        }
+    }
+
+    /// What the sender is doing.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Packets delivered so far.
+    pub fn delivered(&self) -> u64 {
+        self.sampler.delivered
+    }
+
+    /// What the control steers by.
+    pub fn inner(&self) -> f64 {
+        self.control.inner()
+    }
+
+    fn set_state(&mut self, to: State) {
+        if self.state != to {
+            self.control.on_state(&mut self.window, self.state, to);
+            self.state = to;
+        }
+    }
+
+    /// Takes in what the peer said. Gives a round trip, ns, if a segment sent only once was newly
+    /// covered.
+    pub fn on_ack(&mut self, now: Instant, heard: &Heard<'_>) -> Option<u64> {
+        self.now = now;
+        self.room = self.room.max(heard.room);
+        if heard.ack < self.una || heard.ack > self.nxt {
+            return None;
+        }
+        let prior_in_flight = self.board.in_flight();
+        let min_rtt = if self.rtt.min() == u64::MAX { 0 } else { self.rtt.min() };
+        let change = self.board.acknowledge(now, heard.ack, heard.blocks, min_rtt, &mut self.sampler);
+        self.una = heard.ack;
+        let marked = heard.marked.unwrap_or(if heard.ece { change.delivered } else { 0 });
+        self.sampler.delivered_ce += u64::from(marked);
+        self.echoed += u64::from(marked);
+
+        let mut sample = change.rtt_cumulative.or(change.rtt_selective);
+        if sample.is_none() && change.advanced && heard.stamp != 0 {
+            // RFC 7323 §4.1, on a clock of milliseconds.
+            sample = Some(u64::from(stamp(now).wrapping_sub(heard.stamp)).max(1) * MILLISECOND);
+        }
+        if self.rtt.without_karn() {
+            sample = change.since_first;
+        }
+        if let Some(rtt) = sample {
+            self.rtt.sample(now.as_nanos(), rtt);
+        }
+        if change.advanced {
+            self.rtt.progress();
+        }
+
+        let lost = self.find_losses(now);
+        if self.state != State::Open && change.twice {
+            if let Some(undo) = &mut self.undo {
+                undo.pending = undo.pending.saturating_sub(1);
+            }
+        }
+        self.probe_answered(heard, change.twice);
+        self.advance_state(heard, change.advanced, change.original, marked > 0);
+
+        let taken = self.sampler.take(min_rtt);
+        let ack = Ack {
+            now,
+            delivered: change.delivered,
+            marked,
+            lost,
+            rtt: change.rtt,
+            min_rtt: self.rtt.min(),
+            srtt: self.rtt.smoothed(),
+            una: self.una,
+            nxt: self.nxt,
+            prior_in_flight,
+            in_flight: self.board.in_flight(),
+            total_delivered: self.sampler.delivered,
+            sample: taken,
+            state: self.state,
+            limited: self.is_limited(),
+        };
+        self.control.on_ack(&mut self.window, &ack);
+        if !self.control.is_model() {
+            match self.state {
+                State::Cwr | State::Recovery => self.shrink(change.delivered, lost, change.advanced),
+                State::Open | State::Loss if change.delivered > 0 && ack.limited => {
+                    self.control.grow(&mut self.window, &ack);
+                }
+                State::Open | State::Loss => {}
+            }
+        }
+        if change.advanced || change.sacked {
+            self.set_timer(now);
+        }
+        if self.board.packets_out() == 0 {
+            self.stop_timers();
+        }
+        change.rtt
+    }
+
+    /// Whether the window, and not the application, is what limits (RFC 7661's idea, as in Linux).
+    fn is_limited(&self) -> bool {
+        self.limited || (self.window.in_slow_start() && self.window.cwnd < 2 * self.most_out)
+    }
+
+    fn reordering_window(&self) -> u64 {
+        let rack = &self.board.rack;
+        if !rack.reordered
+            && (matches!(self.state, State::Recovery | State::Loss) || self.board.sacked_out >= DUPLICATES)
+        {
+            return 0;
+        }
+        (self.rtt.min() / 4).min(self.rtt.smoothed())
+    }
+
+    fn find_losses(&mut self, now: Instant) -> u32 {
+        if !self.options.modern {
+            return 0;
+        }
+        let window = self.reordering_window();
+        let (lost, wait) = self.board.detect(now, window);
+        self.sampler.lost += u64::from(lost);
+        self.reordering = wait.map_or(Instant::NEVER, |ns| now + ns + TIMER_SLACK);
+        lost
+    }
+
+    fn probe_answered(&mut self, heard: &Heard<'_>, twice: bool) {
+        let Some((until, retransmission)) = self.probe_until else { return };
+        if heard.ack < until {
+            return;
+        }
+        if !retransmission || twice {
+            self.probe_until = None;
+        } else if heard.ack > until {
+            // The probe repaired a loss that nobody noticed: it counts (RFC 8985 §7.4.2).
+            self.probe_until = None;
+            if self.state == State::Open {
+                self.begin_reduction(Cause::Loss);
+                self.set_state(State::Cwr);
+                self.end_reduction();
+                self.set_state(State::Open);
+            }
+        }
+    }
+
+    fn begin_reduction(&mut self, cause: Cause) {
+        self.high = self.nxt;
+        self.prior_cwnd = self.window.cwnd;
+        self.prr_delivered = 0;
+        self.prr_out = 0;
+        self.probe_until = None;
+        let ssthresh = self.control.reduce(&self.window, self.now, cause);
+        if !self.control.is_model() {
+            self.window.ssthresh = ssthresh;
+        }
+        self.cwr_due = true;
+    }
+
+    fn end_reduction(&mut self) {
+        if !self.control.is_model() && self.window.ssthresh != u32::MAX {
+            self.window.cwnd = self.window.ssthresh;
+            self.window.forget();
+        }
+    }
+
+    fn remember(&mut self) {
+        let (cwnd, ssthresh) = (self.window.cwnd, self.window.ssthresh);
+        self.undo = Some(Undo { cwnd, ssthresh, pending: 0, stamp: 0, any: false });
+    }
+
+    /// Whether the reduction was for nothing: an acknowledgement that answers something sent before
+    /// the first retransmission, or every retransmission came twice.
+    fn was_needless(&self, stamp: u32) -> bool {
+        let Some(undo) = self.undo else { return false };
+        undo.any && (undo.pending == 0 || (stamp != 0 && (stamp.wrapping_sub(undo.stamp) as i32) < 0))
+    }
+
+    fn take_back(&mut self, unmark: bool) {
+        let Some(undo) = self.undo.take() else { return };
+        if unmark {
+            self.board.unmark();
+        }
+        if !self.control.is_model() {
+            self.window.cwnd = self.window.cwnd.max(undo.cwnd);
+            self.window.ssthresh = self.window.ssthresh.max(undo.ssthresh);
+        }
+        self.control.undo();
+    }
+
+    fn advance_state(&mut self, heard: &Heard<'_>, advanced: bool, original: bool, marked: bool) {
+        let passed = self.una >= self.high;
+        match self.state {
+            State::Open => {}
+            State::Cwr if self.una > self.high => {
+                self.end_reduction();
+                self.set_state(State::Open);
+            }
+            State::Cwr => {}
+            State::Recovery => {
+                if passed {
+                    if self.was_needless(heard.stamp) {
+                        self.take_back(false);
+                    } else {
+                        self.end_reduction();
+                    }
+                    self.undo = None;
+                    self.set_state(State::Open);
+                } else if advanced && self.was_needless(heard.stamp) {
+                    self.take_back(true);
+                    self.set_state(State::Open);
+                }
+            }
+            State::Loss => {
+                if passed {
+                    if self.was_needless(heard.stamp) {
+                        self.take_back(false);
+                    }
+                    self.undo = None;
+                    self.set_state(State::Open);
+                } else if advanced && original && self.was_needless(heard.stamp) {
+                    self.take_back(true);
+                    self.set_state(State::Open);
+                }
+            }
+        }
+        if !self.options.modern {
+            return;
+        }
+        match self.state {
+            State::Open | State::Cwr if self.board.lost_out > 0 => {
+                if self.state == State::Open {
+                    self.remember();
+                    self.begin_reduction(Cause::Loss);
+                } else {
+                    self.high = self.nxt;
+                }
+                self.set_state(State::Recovery);
+            }
+            State::Open if marked => {
+                self.begin_reduction(Cause::Mark);
+                self.set_state(State::Cwr);
+            }
+            _ => {}
+        }
+    }
+
+    /// Proportional rate reduction (RFC 9937 §6.2).
+    fn shrink(&mut self, delivered: u32, lost: u32, advanced: bool) {
+        if delivered == 0 && lost == 0 && !advanced {
+            return;
+        }
+        let pipe = self.board.in_flight();
+        let ssthresh = self.window.ssthresh;
+        self.prr_delivered += delivered;
+        let may_send = if pipe > ssthresh {
+            let share = u64::from(ssthresh) * u64::from(self.prr_delivered);
+            (share.div_ceil(u64::from(self.prior_cwnd.max(1))) as u32).saturating_sub(self.prr_out)
+        } else {
+            let mut n = self.prr_delivered.saturating_sub(self.prr_out).max(delivered);
+            if advanced && lost == 0 {
+                n += 1;
+            }
+            n.min(ssthresh - pipe)
+        };
+        // The first retransmission goes out whatever the sums say.
+        self.window.cwnd = pipe + may_send.max(u32::from(self.prr_out == 0));
+    }
+
+    /// The next segment that may be sent at `now`; none also while the pace forbids it.
+    pub fn next_piece(&mut self, now: Instant) -> Option<Piece> {
+        let pipe = self.board.in_flight();
+        let repairing = self.board.has_lost();
+        if pipe >= self.window.cwnd {
+            if !repairing {
+                self.note_usage(true);
+            }
+            return None;
+        }
+        let fresh = self.fresh();
+        if !repairing && fresh.is_none() {
+            if self.nxt >= self.written {
+                self.sampler.app_limited(pipe);
+            }
+            self.note_usage(false);
+            return None;
+        }
+        if self.window.pacing.is_some() && now < self.next_paced {
+            return None;
+        }
+        let snapshot = self.sampler.snapshot(now, self.board.packets_out());
+        let piece = match self.board.resend_lost(now, snapshot) {
+            Some(span) => {
+                self.note_retransmission(now);
+                Piece { span, again: true, cwr: false }
+            }
+            None => {
+                let span = fresh?;
+                self.idle_restart(now);
+                self.board.sent(now, span.0, span.1, snapshot);
+                self.nxt = span.1;
+                Piece { span, again: false, cwr: std::mem::take(&mut self.cwr_due) }
+            }
+        };
+        if matches!(self.state, State::Cwr | State::Recovery) {
+            self.prr_out += 1;
+        }
+        self.after_sending(now, piece);
+        Some(piece)
+    }
+
+    fn fresh(&self) -> Option<(u64, u64)> {
+        let end = (self.nxt + u64::from(self.options.mss)).min(self.written);
+        (end > self.nxt && end <= self.room).then_some((self.nxt, end))
+    }
+
+    fn after_sending(&mut self, now: Instant, piece: Piece) {
+        self.last_sent = now;
+        if let Some(rate) = self.window.pacing {
+            let bytes = piece.span.1 - piece.span.0 + 66;
+            let gap = (bytes as f64 * 1e9 / rate.max(1.0)) as u64;
+            // A pause is not saved up.
+            self.next_paced = self.next_paced.max(now) + gap;
+        }
+        if !piece.again || self.timer == Timer::Off {
+            self.set_timer(now);
+        }
+    }
+
+    fn note_retransmission(&mut self, now: Instant) {
+        self.retransmissions += 1;
+        if let Some(undo) = &mut self.undo {
+            undo.pending += 1;
+            if !undo.any {
+                undo.any = true;
+                undo.stamp = stamp(now);
+            }
+        }
+    }
+
+    /// A round trip's largest use of the window decides whether it limits.
+    fn note_usage(&mut self, limited: bool) {
+        let out = self.board.packets_out();
+        if self.una >= self.limited_until || limited || (!self.limited && out > self.most_out) {
+            self.limited = limited;
+            self.most_out = out;
+            self.limited_until = self.nxt;
+        }
+    }
+
+    /// After idling the old window says nothing (RFC 5681 §4.1).
+    fn idle_restart(&mut self, now: Instant) {
+        if !self.options.restart_after_idle || self.board.packets_out() > 0 || self.nxt == 0 {
+            return;
+        }
+        let timeout = self.rtt.timeout().max(1);
+        let mut idle = now.since(self.last_sent);
+        let restart = super::control::INITIAL_WINDOW.min(self.window.cwnd);
+        if idle > timeout && !self.control.is_model() {
+            self.window.ssthresh = self.window.ssthresh.max(self.window.cwnd / 4 * 3);
+            while idle > timeout && self.window.cwnd > restart {
+                self.window.cwnd = (self.window.cwnd / 2).max(restart);
+                idle -= timeout;
+            }
+        }
+    }
+
+    fn stop_timers(&mut self) {
+        self.timer = Timer::Off;
+        self.deadline = Instant::NEVER;
+        self.reordering = Instant::NEVER;
+    }
+
+    /// Sets the timer after news or after sending: a probe where that is due first.
+    fn set_timer(&mut self, now: Instant) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        let timeout = now + self.rtt.timeout();
+        let srtt = self.rtt.smoothed();
+        let may_probe = self.options.modern
+            && matches!(self.state, State::Open | State::Cwr)
+            && self.board.sacked_out == 0
+            && self.board.lost_out == 0
+            && self.probe_until.is_none()
+            && srtt > 0;
+        (self.timer, self.deadline) = (Timer::Retransmit, timeout);
+        if may_probe {
+            let slack = if self.board.packets_out() == 1 { PROBE_DELAYED_ACK } else { TIMER_SLACK };
+            let probe = now + 2 * srtt + slack;
+            if probe < timeout {
+                (self.timer, self.deadline) = (Timer::Probe, probe);
+            }
+        }
+    }
+
+    /// When [`Sender::on_timer`] is to be called next.
+    pub fn next_timer(&self) -> Instant {
+        let paced = self.window.pacing.is_some()
+            && self.board.in_flight() < self.window.cwnd
+            && (self.board.has_lost() || self.fresh().is_some());
+        let pace = if paced { self.next_paced } else { Instant::NEVER };
+        self.deadline.min(self.reordering).min(pace)
+    }
+
+    /// Time has come for whatever is due. Gives a segment that goes out regardless of the window.
+    pub fn on_timer(&mut self, now: Instant) -> Option<Piece> {
+        self.now = now;
+        if now >= self.reordering {
+            self.reordering = Instant::NEVER;
+            self.timer_found_losses(now);
+        }
+        if now < self.deadline || self.board.packets_out() == 0 {
+            return None;
+        }
+        match self.timer {
+            Timer::Off => None,
+            Timer::Probe => self.probe(now),
+            Timer::Retransmit => {
+                self.time_out(now);
+                None
+            }
+        }
+    }
+
+    fn timer_found_losses(&mut self, now: Instant) {
+        let lost = self.find_losses(now);
+        if lost > 0 && matches!(self.state, State::Open | State::Cwr) {
+            let heard = Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
+            self.advance_state(&heard, false, false, false);
+            if !self.control.is_model() {
+                self.shrink(0, lost, false);
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant) -> Option<Piece> {
+        let snapshot = self.sampler.snapshot(now, self.board.packets_out());
+        let piece = match self.fresh() {
+            Some(span) => {
+                self.board.sent(now, span.0, span.1, snapshot);
+                self.nxt = span.1;
+                Piece { span, again: false, cwr: false }
+            }
+            None => {
+                let span = self.board.resend_last(now, snapshot)?;
+                self.retransmissions += 1;
+                Piece { span, again: true, cwr: false }
+            }
+        };
+        self.probe_until = Some((self.nxt, piece.again));
+        self.last_sent = now;
+        (self.timer, self.deadline) = (Timer::Retransmit, now + self.rtt.timeout());
+        Some(piece)
+    }
+
+    fn time_out(&mut self, now: Instant) {
+        self.timeouts += 1;
+        let again = self.state == State::Loss && self.rtt.backoffs() > 0;
+        let recent = if self.options.modern && self.board.rack.rtt > 0 { self.board.rack.rtt } else { 0 };
+        let lost = self.board.timed_out(now, recent);
+        self.sampler.lost += u64::from(lost);
+        if !again {
+            self.remember();
+            self.begin_reduction(Cause::Timeout);
+        }
+        self.high = self.nxt;
+        self.probe_until = None;
+        self.set_state(State::Loss);
+        self.window.cwnd = self.board.in_flight() + 1;
+        self.window.forget();
+        self.rtt.back_off();
+        // What is sent because of the timer does not wait for the pace.
+        self.next_paced = now;
+        (self.timer, self.deadline) = (Timer::Retransmit, now + self.rtt.timeout());
+    }
+}
