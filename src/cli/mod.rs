@@ -5,6 +5,7 @@ mod bridge;
 mod compare;
 mod control;
 mod doctor;
+mod explain;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
@@ -54,6 +55,8 @@ enum Command {
     /// Let the far end of a veth take redirected frames: attach a program there that passes everything
     #[cfg(feature = "xdp")]
     Napi(napi::Args),
+    /// What a specification resolves to, and what one frame is counted as
+    Explain(explain::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
     /// Runs side by side, as a table and as a picture
@@ -118,6 +121,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),
+        Command::Explain(args) => explain::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Compare(args) => compare::run(args),
     };

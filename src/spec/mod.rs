@@ -221,6 +221,11 @@ impl Stage {
         }
     }
 
+    /// The stage by itself on a link, to see what its words resolve to.
+    pub fn alone(&self, link: Link) -> Box<dyn Qdisc> {
+        self.build(link, Handle::ROOT, None)
+    }
+
     /// The stage at work; a puller gets the queue before it as its child.
     fn build(&self, link: Link, handle: Handle, child: Option<Box<dyn Qdisc>>) -> Box<dyn Qdisc> {
         match self {

@@ -1,6 +1,7 @@
 //! A packet goes out (`spec/cake.md` §12).
 
 use super::flows::State;
+use super::tins::Tin;
 use super::{Cake, CeThreshold};
 use crate::mark::ecn;
 use crate::packet::{Marks, Packet};
@@ -63,7 +64,22 @@ impl Cake {
                     return None;
                 }
                 wrapped = true;
+                self.skip_rounds();
             }
+        }
+    }
+
+    /// Rounds in which no tin would come out of debt are taken at once: after a change from a shaper
+    /// to none, the debt can be gigabytes.
+    fn skip_rounds(&mut self) {
+        let tins = &mut self.tins[..self.tin_count];
+        let needed = |tin: &Tin| tin.deficit.unsigned_abs().div_ceil(u32::from(tin.quantum)) as i32;
+        let active = tins.iter().filter(|t| t.is_active());
+        let Some(skipped) = active.map(|t| if t.deficit < 0 { needed(t) - 1 } else { 0 }).min() else { return };
+        for tin in tins.iter_mut().filter(|t| t.deficit <= 0) {
+            let quantum = i32::from(tin.quantum);
+            let until_positive = tin.deficit.unsigned_abs() as i32 / quantum + 1;
+            tin.deficit += quantum * skipped.min(until_positive);
         }
     }
 

@@ -15,19 +15,18 @@ impl Cake {
         let packet = &mut cx.pool[&frame];
         packet.enqueued = now;
         let came_marked = packet.has_ds() && packet.ecn() == ecn::CE;
-        let t = self.choose_tin(packet);
+        let t = self.sort(packet);
+        if self.params.wash {
+            ecn::wash(packet);
+        }
         self.tins[t].counters.ce_in += u64::from(came_marked);
         let f = self.choose_queue(t, headers, cx.hashing);
         let now = self.now(now);
         self.admit(now, frame, t, f, cx);
     }
 
-    /// Which tin a packet belongs to; with `wash`, its DSCP is gone after that (`spec/cake.md` §7.1).
-    fn choose_tin(&self, packet: &mut Packet) -> usize {
-        let dscp = tins::code_point(packet);
-        if self.params.wash {
-            ecn::wash(packet);
-        }
+    /// Which tin a packet belongs to (`spec/cake.md` §7.1).
+    pub(super) fn sort(&self, packet: &Packet) -> usize {
         let mode = self.params.tins;
         if mode == TinMode::BestEffort {
             return 0;
@@ -42,7 +41,7 @@ impl Cake {
         if let Some(tin) = self.handle.minor_of(packet.priority).and_then(|minor| named(minor.into())) {
             return tin;
         }
-        let tin = mode.tin(dscp);
+        let tin = mode.tin(tins::code_point(packet));
         if tin < self.tin_count { tin } else { 0 }
     }
 

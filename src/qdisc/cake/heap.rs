@@ -49,7 +49,7 @@ impl Heap {
     }
 
     /// Bytes in a queue.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn backlog(&self, tin: usize, queue: u32) -> u32 {
         self.backlogs[self.place(tin, queue)]
     }

@@ -38,6 +38,11 @@ impl Hosts {
         self.bulk[slot as usize]
     }
 
+    /// The hash of the host in a slot.
+    pub(super) fn tag(&self, slot: u16) -> u32 {
+        self.tags[slot as usize]
+    }
+
     /// One bulk flow more. False if the count is at its end already.
     pub(super) fn enter(&mut self, slot: u16) -> bool {
         let count = &mut self.bulk[slot as usize];

@@ -23,6 +23,7 @@
 
 mod ack_filter;
 mod autorate;
+mod change;
 mod cobalt;
 mod dequeue;
 mod enqueue;
@@ -40,6 +41,7 @@ use crate::classify::Headers;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::Frame;
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 use crate::units::Rate;
@@ -47,8 +49,8 @@ use autorate::Autorate;
 pub use cobalt::Law;
 use flows::{DESTINATION, SOURCE};
 use heap::Heap;
-pub use overhead::Lengths;
-pub(crate) use overhead::Overhead;
+use overhead::Overhead;
+pub use overhead::{Adjusted, Lengths};
 pub use params::{AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES, QUEUES_ALLOWED, TinMode};
 pub use shaper::Pace;
 use shaper::Shaper;
@@ -274,6 +276,23 @@ impl Qdisc for Cake {
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Cake(Box::new(self.report()))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Cake(p) if p.queues != self.params.queues => Err(format!(
+                "cake has {} queues per tin, which cannot change while it works; end the instance and start it anew",
+                self.params.queues
+            )),
+            Stage::Cake(_) => Ok(()),
+            other => Err(super::other_kind("cake", other)),
+        }
+    }
+
+    fn change(&mut self, stage: &Stage, link: Link, now: Instant, cx: &mut Cx<'_>) {
+        if let Stage::Cake(p) = stage {
+            self.apply(p, link, now, cx);
+        }
     }
 
     fn levels(&self) -> Levels {

@@ -4,7 +4,7 @@ use super::params::{Framing, Params};
 
 /// How lengths are adjusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overhead {
+pub(super) struct Overhead {
     compensated: bool,
     overhead: i32,
     mpu: i32,
@@ -13,17 +13,17 @@ pub(crate) struct Overhead {
 
 /// The lengths on the way from a frame to its charge, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Adjusted {
+pub struct Adjusted {
     /// What the network layer has, if compensation is active; else the frame.
-    pub(crate) network: u32,
+    pub network: u32,
     /// With overhead, not below zero nor the mpu.
-    pub(crate) padded: u32,
+    pub padded: u32,
     /// With framing: what is charged.
-    pub(crate) charged: u32,
+    pub charged: u32,
 }
 
 impl Overhead {
-    pub(crate) fn new(params: &Params) -> Self {
+    pub(super) fn new(params: &Params) -> Self {
         Overhead {
             compensated: params.compensated,
             overhead: params.overhead.into(),
@@ -34,7 +34,7 @@ impl Overhead {
 
     /// Adjusts the length of a frame whose network header starts at `offset`.
     #[inline]
-    pub(crate) fn adjust(&self, len: u32, offset: u16) -> Adjusted {
+    pub(super) fn adjust(&self, len: u32, offset: u16) -> Adjusted {
         let network = if self.compensated { len.saturating_sub(offset.into()) } else { len };
         // Signed, so that an overhead more negative than the packet is long gives nothing.
         let padded = (network as i32).saturating_add(self.overhead).max(self.mpu) as u32;
@@ -44,6 +44,14 @@ impl Overhead {
             Framing::Ptm => padded + padded.div_ceil(64),
         };
         Adjusted { network, padded, charged }
+    }
+}
+
+impl Params {
+    /// What a frame of `len` bytes, link header included, is counted as, if its network header starts
+    /// at `offset`.
+    pub fn cost(&self, len: u32, offset: u16) -> Adjusted {
+        Overhead::new(self).adjust(len, offset)
     }
 }
 

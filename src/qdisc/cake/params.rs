@@ -287,6 +287,32 @@ impl Default for Params {
 }
 
 impl Params {
+    /// Memory that [`super::Cake`] takes for itself when it is built, in bytes.
+    pub fn memory(&self) -> usize {
+        let per_queue = size_of::<super::flows::Flow>() + 4 + 2 * (4 + 2) + 12;
+        super::TINS * (self.queues as usize * per_queue + size_of::<super::tins::Tin>())
+    }
+
+    /// From what sojourn on COBALT may act in a tin, in ns, with so many bulk flows there: above it,
+    /// not at it (`spec/cake.md` §13.2).
+    pub fn acts_above(&self, law: &super::Law, bulk: u32) -> u64 {
+        let counts = self.ingress || self.min_occupancy_both;
+        let flows = law.mtu_time.saturating_mul(if counts { bulk.into() } else { 0 });
+        let mtus = |n: u64| law.mtu_time.saturating_mul(n);
+        let floor = match self.min_occupancy {
+            MinOccupancy::Kernel => mtus(4).max(flows.saturating_mul(2)),
+            _ if !counts => 0,
+            MinOccupancy::None => 0,
+            MinOccupancy::OneMtu => mtus(1),
+            MinOccupancy::TwoMtu => mtus(2),
+            MinOccupancy::FourMtu => mtus(4),
+            MinOccupancy::TwoMtuFlows => flows.saturating_mul(2),
+            MinOccupancy::FourMtuFlows => flows.saturating_mul(4),
+            MinOccupancy::Or => mtus(4).min(flows.saturating_mul(2)),
+        };
+        floor.max(law.target)
+    }
+
     /// Target and interval in ns, each at least a microsecond (`spec/cake.md` §3.4).
     pub(super) fn times(&self) -> (u64, u64) {
         let ns = |us: u32| u64::from(us.max(1)) * MICROSECOND;
