@@ -178,7 +178,10 @@ fn the_figures_of_the_tutorial_follow_from_one_another() {
     let seed = vectors("seed_expectations");
     let ceiling = int(&seed["link_bit_per_s"]) * int(&seed["payload_len"]) / int(&seed["frame_len"]);
     assert_eq!(ceiling, int(&seed["payload_ceiling_bit_per_s"]) - 1, "rounded there, cut here");
-    assert_eq!(code::decode(code::encode(int(&seed["link_bit_per_s"]) / 8)), int(&seed["rib_snapshots"][0]["capacity"]));
+    assert_eq!(
+        code::decode(code::encode(int(&seed["link_bit_per_s"]) / 8)),
+        int(&seed["rib_snapshots"][0]["capacity"])
+    );
     let simulated = vectors("reference_controller_simulation");
     assert_eq!(int(&simulated["drops"]), 0);
     assert!(simulated["one_flow"].as_f64().unwrap() < ceiling as f64 / 1e6);
