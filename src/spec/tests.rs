@@ -29,6 +29,44 @@ pub(super) fn every_word_counts(stage: &str, words: &[Word]) {
     }
 }
 
+/// What is printed of stages at work, specification apart: from their state, not from their words.
+fn state(line: &str) -> String {
+    use crate::stats::{own, rows::rows, tc_json, tc_text};
+    let stages = spec(line).build(Link::default()).stats(crate::time::Instant::ZERO);
+    let rows = rows("", &stages);
+    let json = |r| serde_json::to_string(&tc_json::stage(r)).expect("plain JSON");
+    rows.iter().map(|r| tc_text::stage(r) + &own::lines(r.stats) + &json(r)).collect()
+}
+
+/// Every word of a table that changes a parameter changes what is printed of the state.
+fn every_word_shows(stage: &str, words: &[Word]) {
+    let default = state(stage);
+    let hidden: Vec<&str> = words
+        .iter()
+        .filter(|word| {
+            let line = format!("{stage} {}", word.sample);
+            spec(&line) != spec(stage) && state(&line) == default
+        })
+        .map(|w| w.name)
+        .collect();
+    assert!(hidden.is_empty(), "{stage}: nothing is to be seen of {hidden:?}");
+}
+
+#[test]
+fn every_word_of_every_table_shows_in_the_state_that_is_printed() {
+    use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
+    every_word_shows("cake", cake::Params::WORDS);
+    every_word_shows("pfifo", fifo::Params::WORDS);
+    every_word_shows("bfifo", fifo::Params::WORDS);
+    every_word_shows("pfifo_head_drop", fifo::Params::WORDS);
+    every_word_shows("codel", codel::Params::WORDS);
+    every_word_shows("fq_codel", fq_codel::Params::WORDS);
+    every_word_shows("dualpi2", dualpi2::Words::WORDS);
+    every_word_shows("tbf rate 1mbit limit 50k", tbf::Params::WORDS);
+    every_word_shows("htb rate 1mbit", htb::Params::WORDS);
+    every_word_shows("netem", netem::Params::WORDS);
+}
+
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
     use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
@@ -68,6 +106,8 @@ fn pipelines_of_the_manual_read_back() {
         "dualpi2 target 15ms tupdate 16ms alpha 0.156250 beta 3.195312 step_thresh 1ms coupling_factor 2 classic_protection 10% l4s_ect",
         "dualpi2 step_thresh 8pkts min_qlen_step 1 any_ect overflow drop_enqueue no_split_gso memlimit 150000",
         "dualpi2 max_rtt 100ms typical_rtt 15ms",
+        "cake bandwidth 10mbit sce_threshold 500us 2ms ce_threshold 5ms",
+        "codel target 2199s interval 0x64",
         "codel sce_threshold 500us ce_threshold 2ms | tbf rate 1gbit",
         "fq_codel sce_threshold 1ms 5ms ce_threshold 10ms ce_threshold_selector 0xb8/0xfc",
     ] {
@@ -112,6 +152,11 @@ fn what_cannot_be_meant_is_refused() {
         ("dualpi2 step_thresh 3x", 20),
         ("dualpi2 step_thresh 3p step_thresh 1ms", 35),
         ("codel sce_threshold 5ms 5ms", 24),
+        ("codel target 2200s", 13),
+        ("fq_codel interval 4000s", 18),
+        ("fq_codel ce_threshold 2200s", 22),
+        ("cake sce_threshold 1ms ce_threshold 2ms ce_threshold_selector 0x1/0x3", 0),
+        ("fq_codel ce_threshold 1ms ce_threshold_selector 1/3 | tbf rate 1mbit | codel sce_threshold 1ms", 71),
         ("codel sce_threshold", 19),
         ("fq_codel sce_threshold 1ms ce_threshold_selector 1/3", 0),
         ("codel sce_threshold 1ms | tbf rate 1mbit | dualpi2", 43),
