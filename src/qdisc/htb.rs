@@ -7,7 +7,9 @@ use super::fifo::{self, Fifo, TX_QUEUE_LEN};
 use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
 use crate::packet::Packet;
+use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::{Instant, SECOND};
 use crate::units::{ByteTime, LinkLayer, Rate};
@@ -58,6 +60,10 @@ impl Params {
             prio: 0,
             quantum: None,
         }
+    }
+
+    fn quantum(&self) -> u32 {
+        self.quantum.unwrap_or((self.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32)
     }
 
     fn bucket(&self, rate: Rate, bytes: Option<u32>) -> Bucket {
@@ -142,7 +148,6 @@ impl Htb {
     /// A class over `child`, or over a packet FIFO of its own.
     pub fn new(params: &Params, child: Option<Box<dyn Qdisc>>, mtu: u32) -> Self {
         let own = || Box::new(Fifo::new(fifo::Params { kind: fifo::Kind::Packets, limit: None }, mtu));
-        let fair = (params.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32;
         Htb {
             rate: params.bucket(params.rate, params.burst),
             ceil: params.bucket(params.ceil.unwrap_or(params.rate), params.cburst),
@@ -154,7 +159,7 @@ impl Htb {
             class_sent: [0; 2],
             overlimits: 0,
             wake: None,
-            quantum: params.quantum.unwrap_or(fair),
+            quantum: params.quantum(),
             prio: params.prio,
         }
     }
@@ -297,6 +302,27 @@ impl Qdisc for Htb {
 
     fn child(&self) -> Option<&dyn Qdisc> {
         Some(self.child.as_ref())
+    }
+
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        Some(self.child.as_mut())
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Htb(_) => Ok(()),
+            other => Err(super::other_kind("htb", other)),
+        }
+    }
+
+    /// The buckets keep their tokens, as far as they fit.
+    fn change(&mut self, stage: &Stage, _: Link, _: Instant, _: &mut Cx<'_>) {
+        let Stage::Htb(params) = stage else { return };
+        let kept = |new: Bucket, old: Bucket| Bucket { tokens: old.tokens.min(new.depth), ..new };
+        self.rate = kept(params.bucket(params.rate, params.burst), self.rate);
+        self.ceil = kept(params.bucket(params.ceil.unwrap_or(params.rate), params.cburst), self.ceil);
+        self.quantum = params.quantum();
+        self.prio = params.prio;
     }
 }
 

@@ -17,6 +17,7 @@ use crate::mark::ecn;
 use crate::packet::{Marks, Packet};
 use crate::pipeline::Link;
 use crate::pool::{DueHeap, Frame, Queue, due, set_due};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::{Instant, SECOND};
 use crate::units::{Fraction, Rate};
@@ -214,7 +215,7 @@ impl Netem {
 
     /// Replaces the parameters. Packets under way keep the moment they may leave; without a new
     /// seed the draws go on where they are.
-    pub fn change(&mut self, params: &Params, now: Instant) {
+    pub fn reconfigure(&mut self, params: &Params, now: Instant) {
         self.started = Some(now);
         self.set(params);
     }
@@ -460,6 +461,19 @@ impl Qdisc for Netem {
             seed: self.sources.as_ref().map(|s| s.seed).or(self.params.seed),
             compat: self.compat,
         }))
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Netem(_) => Ok(()),
+            other => Err(super::other_kind("netem", other)),
+        }
+    }
+
+    fn change(&mut self, stage: &Stage, _: Link, now: Instant, _: &mut Cx<'_>) {
+        if let Stage::Netem(params) = stage {
+            self.reconfigure(params, now);
+        }
     }
 
     fn observe(&self, packet: &Packet) -> Observation {
