@@ -63,7 +63,8 @@ impl Params {
     }
 
     fn quantum(&self) -> u32 {
-        self.quantum.unwrap_or((self.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32)
+        let fair = (self.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32;
+        self.quantum.unwrap_or(fair)
     }
 
     fn bucket(&self, rate: Rate, bytes: Option<u32>) -> Bucket {
@@ -92,6 +93,14 @@ impl Bucket {
         let ticks = u32::try_from(us * 1000 / 64).unwrap_or(u32::MAX);
         let depth = i64::from(ticks) * 64;
         Bucket { time, depth, tokens: depth }
+    }
+
+    /// The credit or debt of another bucket in bytes, at this one's rate.
+    fn carry(&mut self, old: &Bucket, elapsed: i64) {
+        let tokens = (old.tokens + elapsed).min(old.depth);
+        let bytes = i128::from(tokens) * i128::from(old.time.rate().bytes_per_second());
+        let nanos = bytes / i128::from(self.time.rate().bytes_per_second().max(1));
+        self.tokens = nanos.clamp(i128::from(1 - MBUFFER), i128::from(self.depth)) as i64;
     }
 
     fn charge(&mut self, elapsed: i64, len: u32) {
@@ -315,14 +324,18 @@ impl Qdisc for Htb {
         }
     }
 
-    /// The buckets keep their tokens, as far as they fit.
-    fn change(&mut self, stage: &Stage, _: Link, _: Instant, _: &mut Cx<'_>) {
-        let Stage::Htb(params) = stage else { return };
-        let kept = |new: Bucket, old: Bucket| Bucket { tokens: old.tokens.min(new.depth), ..new };
-        self.rate = kept(params.bucket(params.rate, params.burst), self.rate);
-        self.ceil = kept(params.bucket(params.ceil.unwrap_or(params.rate), params.cburst), self.ceil);
-        self.quantum = params.quantum();
-        self.prio = params.prio;
+    /// The buckets keep their credit in bytes: a change gives nobody a burst.
+    fn change(&mut self, stage: &Stage, _: Link, now: Instant, _: &mut Cx<'_>) {
+        let Stage::Htb(p) = stage else { return };
+        let elapsed = self.elapsed(now);
+        let mut rate = p.bucket(p.rate, p.burst);
+        let mut ceil = p.bucket(p.ceil.unwrap_or(p.rate), p.cburst);
+        rate.carry(&self.rate, elapsed);
+        ceil.carry(&self.ceil, elapsed);
+        (self.rate, self.ceil, self.checkpoint) = (rate, ceil, now);
+        self.quantum = p.quantum();
+        self.prio = p.prio;
+        self.wake = self.wake.map(|_| now);
     }
 }
 

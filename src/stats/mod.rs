@@ -4,6 +4,7 @@ pub mod counters;
 pub mod format;
 pub mod histogram;
 pub mod mb_ecn;
+pub mod own;
 pub mod report;
 pub mod rows;
 mod tc_cake;
