@@ -101,13 +101,6 @@ impl Bench {
         self.clear();
     }
 
-    fn until(&mut self, end: Instant, out: &mut Vec<Left>) {
-        while let Some(t) = self.pipeline.next_event().filter(|t| *t < end) {
-            self.with(|p, cx| p.tick(t, cx));
-            self.serve(t, out);
-        }
-    }
-
     /// A standing queue of `n` frames for `seconds` behind 10 Mbit/s: one comes for each that goes.
     fn stand(&mut self, n: usize, frame: impl Fn(usize) -> Vec<u8>, seconds: u64) -> Vec<Left> {
         let mut out = Vec::new();

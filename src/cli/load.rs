@@ -1,4 +1,4 @@
-//! `weir load serve|send|ping|napi`: bulk TCP through the kernel, and pings beside it.
+//! `weir load serve|send|ping`: bulk TCP through the kernel, and pings beside it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,9 +13,6 @@ use weir::lab::load::{self, LoadResult, Plan, Way};
 use weir::lab::ping::{self, PingPlan, PingResult};
 use weir::lab::senders::FlowOptions;
 use weir::lab::{Error, Percentiles};
-use weir::run::nic::IfName;
-#[cfg(feature = "xdp")]
-use weir::run::nic::NicFacts;
 
 use super::Failure;
 
@@ -34,14 +31,6 @@ enum Role {
     Send(Send),
     /// Send echo requests at regular times.
     Ping(Ping),
-    /// Give a host's end of a veth NAPI, by an XDP program that passes everything. It goes with the interface.
-    Napi(Napi),
-}
-
-#[derive(Parser, Debug)]
-struct Napi {
-    /// The host's end of the veth
-    interface: IfName,
 }
 
 #[derive(Parser, Debug)]
@@ -138,20 +127,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Role::Serve(serve) => load::serve(serve.at, serve.duration).map_err(failed),
         Role::Send(send) => run_send(&send),
         Role::Ping(ping) => run_ping(&ping),
-        Role::Napi(napi) => run_napi(&napi.interface),
     }
-}
-
-#[cfg(feature = "xdp")]
-fn run_napi(interface: &IfName) -> Result<(), Failure> {
-    let facts = NicFacts::inspect(interface).map_err(|e| Failure::Run(e.to_string()))?;
-    weir::port::xdp::program::pass_everything(facts.index)
-        .map_err(|e| Failure::Run(format!("{interface}: cannot attach a program: {e}")))
-}
-
-#[cfg(not(feature = "xdp"))]
-fn run_napi(_: &IfName) -> Result<(), Failure> {
-    Err(Failure::Run("this binary was built without AF_XDP; cargo build --release builds one with it".into()))
 }
 
 fn failed(e: Error) -> Failure {

@@ -70,11 +70,6 @@ pub(super) fn split<'a>(
             _ => others.push(word),
         }
     }
-    if params.l4s && others.iter().any(|w| w.text == "sce_threshold") {
-        let why =
-            "\"mb-ecn l4s\" takes ECT(1) for the sign of L4S and \"sce_threshold\" makes it a mark; leave one away";
-        return Err(SpecError::new(at.at, at.text.len(), why));
-    }
     Ok((others, Some(params)))
 }
 

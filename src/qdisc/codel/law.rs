@@ -160,7 +160,14 @@ impl State {
             self.first_above = now.plus(law.interval);
             return false;
         }
-        now.after(self.first_above)
+        let above = now.after(self.first_above);
+        if above {
+            // The moment is over and only that counts from now on. Left where it was, it would lie in
+            // the future again after 2^31 ticks, and CoDel would be silent for 37 minutes.
+            let over = now.minus(Ticks(1));
+            self.first_above = if over == Ticks(0) { now.minus(Ticks(2)) } else { over };
+        }
+        above
     }
 
     /// Takes the next packet that is to be delivered (`spec/codel.md` §1.6).
