@@ -3,7 +3,7 @@
 //! It knows nothing of how packets are kept: a [`Source`] hands it the next one. `codel` and
 //! `fq_codel` both run on it.
 
-use crate::mark::{ecn, sce};
+use crate::mark::{ecn, mb_ecn, sce};
 use crate::packet::{Marks, Packet};
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Reason};
@@ -300,6 +300,9 @@ impl Law {
 
 fn mark_instead(law: &Law, tally: &mut Tally, frame: &Frame, cx: &mut Cx<'_>) -> bool {
     let packet = &mut cx.pool[frame];
+    if mb_ecn::hold_back(packet) {
+        return true;
+    }
     if !law.ecn || !ecn::set_ce(packet) {
         return false;
     }

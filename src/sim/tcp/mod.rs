@@ -298,7 +298,9 @@ impl Endpoint {
         }
         let cwr = said.flags & flag::CWR != 0;
         let span = (from, from + u64::from(said.len));
-        if self.rx.data(now, span, said.stamp.0, field, cwr, self.tx.rtt.timeout()) == Reply::Now {
+        if self.rx.data(now, span, said.stamp.0, field, cwr, (self.tx.rtt.timeout(), self.tx.rtt.smoothed()))
+            == Reply::Now
+        {
             self.ack_due = true;
         }
     }

@@ -106,8 +106,16 @@ impl Receiver {
     }
 
     /// Data came: bytes `from..to` with ECN field `ecn_field`; `cwr` if the sender says that it slowed
-    /// down; `rto` is the own retransmission timeout, ns.
-    pub fn data(&mut self, now: Instant, (from, to): Span, stamp: u32, ecn_field: u8, cwr: bool, rto: u64) -> Reply {
+    /// down; `rto` and `srtt` are the own timeout and round trip, ns.
+    pub fn data(
+        &mut self,
+        now: Instant,
+        (from, to): Span,
+        stamp: u32,
+        ecn_field: u8,
+        cwr: bool,
+        (rto, srtt): (u64, u64),
+    ) -> Reply {
         self.segments += 1;
         let marked = ecn_field == ecn::CE;
         match self.echo {
@@ -137,22 +145,27 @@ impl Receiver {
                 }
             }
         }
-        self.pace(now, rto);
+        if from <= self.next && self.next < to {
+            self.pace(now, rto);
+        }
         let urgent = self.place(from, to, stamp);
         if urgent || !self.spans.is_empty() || self.quick > 0 || !self.delayed || self.next - self.acked > self.mss {
             return Reply::Now;
         }
-        self.arm(now);
+        self.arm(now, srtt);
         Reply::Later
     }
 
-    fn arm(&mut self, now: Instant) {
+    fn arm(&mut self, now: Instant, srtt: u64) {
         if self.due == Instant::NEVER {
-            self.due = now + self.ato.clamp(DELAY_MIN, DELAY_MAX);
+            // Not longer than a round trip, as far as this end knows it.
+            let longest = srtt.clamp(DELAY_MIN, DELAY_MAX);
+            self.due = now + self.ato.clamp(DELAY_MIN, longest);
         }
     }
 
-    /// How long to wait for a second segment follows the pace of arrivals, as Linux has it.
+    /// How long to wait for a second segment follows the pace of arrivals in order, as Linux has it.
+    /// After a long hole in them the sender is helped along.
     fn pace(&mut self, now: Instant, rto: u64) {
         let Some(last) = self.last_data.replace(now) else {
             self.ato = DELAY_MIN;
@@ -164,7 +177,6 @@ impl Receiver {
         } else if gap < self.ato {
             self.ato = (self.ato / 2 + gap).min(rto);
         } else if gap > rto {
-            // The sender has probably started over.
             self.quick = QUICK;
         }
     }
@@ -238,7 +250,7 @@ mod tests {
     }
 
     fn take(r: &mut Receiver, n: u64, ecn: u8) -> Reply {
-        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, 1000 * MILLISECOND);
+        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, (1000 * MILLISECOND, 0));
         if reply == Reply::Now {
             r.acknowledge(&mut [(0, 0); 4], 3);
         }
@@ -270,7 +282,7 @@ mod tests {
     fn bytes_that_come_twice_are_named_first_and_once() {
         let mut r = receiver(Echo::Off);
         take(&mut r, 0, 0);
-        r.data(Instant::ZERO, (0, 1000), 0, 0, false, 0);
+        r.data(Instant::ZERO, (0, 1000), 0, 0, false, (0, 0));
         let mut blocks = [(0, 0); 4];
         assert_eq!((r.acknowledge(&mut blocks, 3), blocks[0]), (1, (0, 1000)));
         assert_eq!(r.acknowledge(&mut blocks, 3), 0);
@@ -282,7 +294,7 @@ mod tests {
         take(&mut r, 0, ecn::CE);
         take(&mut r, 1, ecn::ECT_0);
         assert!(r.ece());
-        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, 0);
+        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, (0, 0));
         assert!(!r.ece());
     }
 

@@ -413,7 +413,7 @@ impl Sender {
 
     /// Proportional rate reduction (RFC 9937 §6.2).
     fn shrink(&mut self, delivered: u32, lost: u32, advanced: bool) {
-        if delivered == 0 && lost == 0 && !advanced {
+        if delivered == 0 && (self.prr_out > 0 || lost == 0) {
             return;
         }
         let pipe = self.board.in_flight();

@@ -59,7 +59,9 @@ impl Control for Cubic {
         });
         // §4.4, §4.5: where the curve will be in a round trip.
         let t = (ack.now.since(epoch.began) + ack.min_rtt.min(1 << 40)) as f64 / 1e9;
-        let curve = epoch.origin + C * (t - epoch.k).powi(3);
+        // In whole packets, as implementations without fractions have it: it matters below ten of them.
+        let away = (C * (t - epoch.k).abs().powi(3)).floor();
+        let curve = if t < epoch.k { epoch.origin - away } else { epoch.origin + away };
         epoch.w_est += ALPHA * f64::from(delivered) / cwnd;
         let target = curve.max(epoch.w_est.floor());
         let mut rate = ((target - cwnd) / cwnd).clamp(0.0, 0.5);
@@ -73,7 +75,7 @@ impl Control for Cubic {
         let cwnd = f64::from(window.cwnd);
         self.before = self.w_max;
         // §4.7: fast convergence leaves room for newcomers.
-        self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        self.w_max = if cwnd < self.w_max { (cwnd * (1.0 + BETA) / 2.0).floor() } else { cwnd };
         self.epoch = None;
         if cause == Cause::Timeout {
             self.hystart.restart();

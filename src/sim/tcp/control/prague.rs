@@ -1,15 +1,13 @@
 //! A scalable control in Prague's manner (RFC 9331 §4, draft-briscoe-iccrg-prague-congestion-control):
 //! DCTCP's response on ECT(1) and accurate ECN, paced, with Reno's fall on losses. Additive increase
-//! goes on while marks arrive, and is smaller for short round trips than for those of 25 ms.
+//! goes on while marks arrive, for the packets that were not marked.
 
 use super::{Ack, Cause, Control, Window};
 use crate::sim::tcp::receiver::Echo;
-use crate::time::{Instant, MILLISECOND};
+use crate::time::Instant;
 
 /// Weight of a round's fraction of marks.
 const G: f64 = 1.0 / 16.0;
-/// Flows with a shorter round trip grow as if theirs were this, ns.
-const REFERENCE: u64 = 25 * MILLISECOND;
 
 pub(super) struct Prague {
     mss: f64,
@@ -56,8 +54,7 @@ impl Control for Prague {
             delivered = window.slow_start(delivered);
         }
         if delivered > 0 {
-            let ratio = ack.srtt as f64 / REFERENCE as f64;
-            window.add((ratio * ratio).clamp(0.01, 1.0) / f64::from(window.cwnd), delivered);
+            window.add(1.0 / f64::from(window.cwnd), delivered);
         }
     }
 
