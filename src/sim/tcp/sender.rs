@@ -250,7 +250,7 @@ impl Sender {
         if !self.control.is_model() {
             match self.state {
                 State::Cwr | State::Recovery => self.shrink(change.delivered, lost, change.advanced),
-                State::Open | State::Loss if change.delivered > 0 && ack.limited => {
+                State::Open | State::Loss if change.advanced && change.delivered > 0 && ack.limited => {
                     self.control.grow(&mut self.window, &ack);
                 }
                 State::Open | State::Loss => {}
@@ -553,10 +553,8 @@ impl Sender {
         (self.timer, self.deadline) = (Timer::Retransmit, timeout);
         if may_probe {
             let slack = if self.board.packets_out() == 1 { PROBE_DELAYED_ACK } else { TIMER_SLACK };
-            let probe = now + 2 * srtt + slack;
-            if probe < timeout {
-                (self.timer, self.deadline) = (Timer::Probe, probe);
-            }
+            // The probe comes in the timeout's place where that would be first (RFC 8985 §7.2).
+            (self.timer, self.deadline) = (Timer::Probe, timeout.min(now + 2 * srtt + slack));
         }
     }
 
@@ -595,7 +593,8 @@ impl Sender {
             let heard = Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
             self.advance_state(&heard, false, false, false);
             if !self.control.is_model() {
-                self.shrink(0, lost, false);
+                // The delivery that set the timer counts here.
+                self.shrink(1, lost, false);
             }
         }
     }
