@@ -200,6 +200,36 @@ fn doctor_knows_the_kinds_of_real_interfaces() {
     });
 }
 
+#[cfg(feature = "xdp")]
+#[test]
+fn an_mtu_is_taken_up_to_the_limit_that_was_tried_out_and_not_one_byte_further() {
+    with_a_pair(|| {
+        let facts = || {
+            let mut facts = NicFacts::inspect(&name("n0")).expect("made above");
+            facts.probe_native_mtu();
+            facts
+        };
+        let most = facts().native_mtu.expect("root may try");
+        let verdict_at = |mtu: u32| {
+            ip(&format!("link set n0 mtu {mtu}"));
+            ip(&format!("link set n1 mtu {mtu}"));
+            let checks = nic_checks(&facts());
+            checks.into_iter().find(|c| c.check == "mtu").expect("a line on the MTU").verdict
+        };
+        assert_eq!(
+            [1500, most, most + 1, 9000].map(verdict_at),
+            [Verdict::Ok, Verdict::Ok, Verdict::Fail, Verdict::Fail]
+        );
+        // What the doctor says holds for the program itself.
+        let gate =
+            weir::port::xdp::program::Gate::load(1, weir::port::xdp::program::OnFailure::Drop, 1).expect("root may");
+        let native = weir::port::xdp::program::Mode::Native;
+        assert!(gate.attach(facts().index, native).is_err());
+        verdict_at(most);
+        gate.attach(facts().index, native).expect("within the limit").detach().expect("ours");
+    });
+}
+
 #[test]
 fn carrier_is_waited_for_until_it_is_stable_and_not_for_ever() {
     with_a_pair(|| {

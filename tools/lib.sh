@@ -86,21 +86,4 @@ find_cargo() {
   Debian 13 or newer: apt-get install cargo rustfmt rust-clippy"
 }
 
-llvm_major() { "$1" --version 2>/dev/null | sed -nE 's/.*version ([0-9]+)\..*/\1/p' | head -n 1; }
-
-# clang and llc must be of one version, or libxdp's own programs do not build. Debian's unversioned pair always is; where
-# somebody moved one of them, name a pair that fits.
-find_clang() {
-	local a b n
-	a=$(llvm_major clang) b=$(llvm_major llc)
-	[ -n "$a" ] && [ "$a" = "$b" ] && return 0
-	for n in $(compgen -c clang- | sed -nE 's/^clang-([0-9]+)$/\1/p' | sort -rnu); do
-		if command -v "llc-$n" >/dev/null && command -v "llvm-strip-$n" >/dev/null; then
-			export CLANG=clang-$n LLC=llc-$n LLVM_STRIP=llvm-strip-$n
-			return 0
-		fi
-	done
-	die "clang is version ${a:-?} and llc version ${b:-?}; both must be the same: apt-get install clang llvm"
-}
-
 cargo() { (cd "$repo" && as_owner "$cargo" "$@"); }

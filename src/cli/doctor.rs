@@ -30,7 +30,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut interfaces = Vec::new();
     for name in &args.interfaces {
         match NicFacts::inspect(name) {
-            Ok(facts) => {
+            Ok(mut facts) => {
+                facts.probe_native_mtu();
                 checks.extend(nic_checks(&facts));
                 interfaces.push(facts);
             }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-
-use super::Failure;
 use weir::lab::load::{self, LoadResult, Plan, Way};
 use weir::lab::ping::{self, PingPlan, PingResult};
 use weir::lab::senders::FlowOptions;
 use weir::lab::{Error, Percentiles};
+
+use super::Failure;
 
 /// `weir load …`
 #[derive(Parser, Debug)]

@@ -10,8 +10,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir::port::xdp::SocketStatistics;
+use weir::run::alarms::Alarms;
 use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
 use weir::run::control::{Info, Instance, Server};
+use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
 use weir::spec::Spec;
 use weir::stats::format::time_ns;
@@ -69,7 +72,8 @@ struct Session {
     /// When the last interval of the histograms ended.
     logged: Instant,
     readings: [Option<Reading>; 2],
-    missing: [i64; 2],
+    alarms: [Alarms; 2],
+    quiet: Quiet,
     progress: Progress,
 }
 
@@ -84,7 +88,16 @@ impl Session {
         };
         let hist = options.hist.as_ref().map(begin).transpose()?;
         let (logged, progress) = (facts.started, Progress::new(options.json));
-        Ok(Session { control: Some(control), hist, logged, readings: [None, None], missing: [0, 0], progress, bridge })
+        Ok(Session {
+            control: Some(control),
+            hist,
+            logged,
+            readings: [None, None],
+            alarms: Default::default(),
+            quiet: Quiet::default(),
+            progress,
+            bridge,
+        })
     }
 
     /// Runs until the time is over or somebody wants an end. Gives what went wrong, if something did.
@@ -146,17 +159,26 @@ impl Session {
             let Some(reading) = self.bridge.read(way) else {
                 return Some(format!("the worker of direction {} has ended; its frames are bypassed", way.name()));
             };
-            let missing = reading.snapshot.census.missing();
-            if missing != 0 && missing != self.missing[i] {
+            let sockets = reading.queues.iter().copied().fold(SocketStatistics::default(), SocketStatistics::plus);
+            let nics = &self.bridge.facts().nics;
+            let (from, to) = (nics[i].as_str(), nics[1 - i].as_str());
+            for line in self.alarms[i].note([from, to], &reading.snapshot, reading.gate, sockets) {
                 self.progress.clear();
-                let census = reading.snapshot.census;
-                eprintln!("weir: {missing} frames of direction {} are nowhere: {census:?}", way.name());
+                eprintln!("weir: {line}");
             }
-            self.missing[i] = missing;
             self.readings[i] = Some(reading);
             self.note(way, before.as_ref());
         }
         self.logged = clock::now();
+        let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));
+        if let Some(i) = self.quiet.second(received) {
+            self.progress.clear();
+            let facts = self.bridge.facts();
+            let [still, busy] = [Way::BOTH[i], Way::BOTH[1 - i]].map(|way| arrow(facts, way));
+            eprintln!(
+                "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
+            );
+        }
         self.progress.show();
         None
     }

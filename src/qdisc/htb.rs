@@ -7,7 +7,9 @@ use super::fifo::{self, Fifo, TX_QUEUE_LEN};
 use super::{Cx, Observation, Qdisc, Reason};
 use crate::classify::Headers;
 use crate::packet::Packet;
+use crate::pipeline::Link;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::{Instant, SECOND};
 use crate::units::{ByteTime, LinkLayer, Rate};
@@ -60,6 +62,11 @@ impl Params {
         }
     }
 
+    fn quantum(&self) -> u32 {
+        let fair = (self.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32;
+        self.quantum.unwrap_or(fair)
+    }
+
     fn bucket(&self, rate: Rate, bytes: Option<u32>) -> Bucket {
         // The tool's resolution is 1 ns, so that a rate adds next to nothing to the default.
         let default = rate.bytes_per_second() / SECOND + u64::from(self.mtu.unwrap_or(1600));
@@ -86,6 +93,14 @@ impl Bucket {
         let ticks = u32::try_from(us * 1000 / 64).unwrap_or(u32::MAX);
         let depth = i64::from(ticks) * 64;
         Bucket { time, depth, tokens: depth }
+    }
+
+    /// The credit or debt of another bucket in bytes, at this one's rate.
+    fn carry(&mut self, old: &Bucket, elapsed: i64) {
+        let tokens = (old.tokens + elapsed).min(old.depth);
+        let bytes = i128::from(tokens) * i128::from(old.time.rate().bytes_per_second());
+        let nanos = bytes / i128::from(self.time.rate().bytes_per_second().max(1));
+        self.tokens = nanos.clamp(i128::from(1 - MBUFFER), i128::from(self.depth)) as i64;
     }
 
     fn charge(&mut self, elapsed: i64, len: u32) {
@@ -142,7 +157,6 @@ impl Htb {
     /// A class over `child`, or over a packet FIFO of its own.
     pub fn new(params: &Params, child: Option<Box<dyn Qdisc>>, mtu: u32) -> Self {
         let own = || Box::new(Fifo::new(fifo::Params { kind: fifo::Kind::Packets, limit: None }, mtu));
-        let fair = (params.rate.bytes_per_second() / 10).clamp(1000, 200_000) as u32;
         Htb {
             rate: params.bucket(params.rate, params.burst),
             ceil: params.bucket(params.ceil.unwrap_or(params.rate), params.cburst),
@@ -154,7 +168,7 @@ impl Htb {
             class_sent: [0; 2],
             overlimits: 0,
             wake: None,
-            quantum: params.quantum.unwrap_or(fair),
+            quantum: params.quantum(),
             prio: params.prio,
         }
     }
@@ -297,6 +311,31 @@ impl Qdisc for Htb {
 
     fn child(&self) -> Option<&dyn Qdisc> {
         Some(self.child.as_ref())
+    }
+
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        Some(self.child.as_mut())
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Htb(_) => Ok(()),
+            other => Err(super::other_kind("htb", other)),
+        }
+    }
+
+    /// The buckets keep their credit in bytes: a change gives nobody a burst.
+    fn change(&mut self, stage: &Stage, _: Link, now: Instant, _: &mut Cx<'_>) {
+        let Stage::Htb(p) = stage else { return };
+        let elapsed = self.elapsed(now);
+        let mut rate = p.bucket(p.rate, p.burst);
+        let mut ceil = p.bucket(p.ceil.unwrap_or(p.rate), p.cburst);
+        rate.carry(&self.rate, elapsed);
+        ceil.carry(&self.ceil, elapsed);
+        (self.rate, self.ceil, self.checkpoint) = (rate, ceil, now);
+        self.quantum = p.quantum();
+        self.prio = p.prio;
+        self.wake = self.wake.map(|_| now);
     }
 }
 

@@ -33,7 +33,8 @@ pub struct Row {
 }
 
 impl Run {
-    /// Reads a run's directory: `bridge.json` and `load.json`, and `down.hgrm` and `up.hgrm` where they are.
+    /// Reads a run's directory: `bridge.json` and `load.json`, and the bridge's percentiles of both directions where they
+    /// are.
     ///
     /// # Errors
     /// A file is not there or is not what it should be: its name and why.
@@ -45,15 +46,17 @@ impl Run {
         let json = |file: &str| {
             serde_json::from_str(&text(file)?).map_err(|e| format!("{}: {e}", directory.join(file).display()))
         };
+        let (bridge, load): (Value, Value) = (json("bridge.json")?, json("load.json")?);
+        let instance = bridge["name"].as_str().unwrap_or_default();
         let mut distributions = [None, None];
         for (place, way) in WAYS.iter().enumerate() {
-            let file = format!("{way}.hgrm");
+            let file = format!("{instance}-{way}.hgrm");
             if directory.join(&file).exists() {
                 let read = Distribution::parse(&text(&file)?);
                 distributions[place] = Some(read.map_err(|e| format!("{}: {e}", directory.join(&file).display()))?);
             }
         }
-        Ok(Run { label: label.into(), bridge: json("bridge.json")?, load: json("load.json")?, distributions })
+        Ok(Run { label: label.into(), bridge, load, distributions })
     }
 
     fn direction(&self, way: &str) -> &Value {

@@ -4,6 +4,8 @@
 //! on the data path.
 
 #[cfg(feature = "xdp")]
+pub mod alarms;
+#[cfg(feature = "xdp")]
 pub mod attach;
 #[cfg(feature = "xdp")]
 pub mod bridge;
@@ -14,6 +16,7 @@ pub mod hist;
 #[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;
+pub mod quiet;
 #[cfg(feature = "xdp")]
 pub mod worker;
 

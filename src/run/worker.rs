@@ -262,3 +262,77 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Worker<R, T> {
         now
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::classify::Hashing;
+    use crate::engine::Parts;
+    use crate::pipeline::Link;
+    use crate::port::memory::{Chunks, MemoryRx, MemoryTx};
+    use crate::rng::Random;
+
+    fn direction(spec: &str, beats: &Arc<AtomicU64>) -> Direction<MemoryRx, MemoryTx> {
+        let pipeline = crate::spec::parse(spec).expect("a good specification").spec.build(Link::default());
+        let beats = Arc::clone(beats);
+        Direction {
+            engine: Engine::new(Parts {
+                rx: MemoryRx::new(32),
+                tx: MemoryTx::new(8, 1522),
+                frames: Chunks::new(128, 2048),
+                capacity: 128,
+                pipeline,
+                random: Random::seeded(1),
+                hashing: Hashing::Keyed([1, 2]),
+            }),
+            heartbeat: Box::new(move |_| {
+                beats.fetch_add(1, Ordering::Relaxed);
+            }),
+            wake: vec![],
+        }
+    }
+
+    #[test]
+    fn every_way_of_waiting_sends_what_a_shaper_lets_go_in_its_time_and_answers_meanwhile() {
+        for poll in [Poll::Busy, Poll::Adaptive, Poll::Sleep] {
+            let beats = Arc::new(AtomicU64::new(0));
+            let both = vec![
+                direction("pfifo limit 100 | tbf rate 10mbit burst 2k", &beats),
+                direction("pfifo limit 100", &beats),
+            ];
+            let worker = Handle::start("test", both, poll, None).expect("a thread");
+            worker
+                .ask(|directions, _, now| {
+                    for d in directions {
+                        d.engine.rx_mut().arriving.extend((0..20).map(|n| (now, vec![n; 500])));
+                    }
+                })
+                .expect("it runs");
+            let sent = || {
+                worker
+                    .ask(|directions, _, _| [0, 1].map(|i| directions[i].engine.counters().sent_packets))
+                    .expect("it runs")
+            };
+            while sent() != [20, 20] {
+                std::thread::yield_now();
+            }
+            let in_order = worker
+                .ask(|directions, _, _| directions.iter().all(|d| d.engine.tx().sent.iter().map(|f| f[0]).eq(0..20)));
+            assert_eq!(in_order, Some(true), "{poll:?}");
+            assert!(beats.load(Ordering::Relaxed) > 0);
+        }
+    }
+
+    #[test]
+    fn a_worker_whose_request_panics_has_ended_and_says_so() {
+        let beats = Arc::default();
+        let worker = Handle::start("test", vec![direction("pfifo", &beats)], Poll::Sleep, None).expect("a thread");
+        assert_eq!(worker.ask(|_, _, _| panic!("on purpose")), None::<()>);
+        while !worker.is_finished() {
+            std::thread::yield_now();
+        }
+        assert_eq!(worker.ask(|_, _, _| ()), None);
+    }
+}

@@ -29,6 +29,44 @@ pub(super) fn every_word_counts(stage: &str, words: &[Word]) {
     }
 }
 
+/// What is printed of stages at work, specification apart: from their state, not from their words.
+fn state(line: &str) -> String {
+    use crate::stats::{own, rows::rows, tc_json, tc_text};
+    let stages = spec(line).build(Link::default()).stats(crate::time::Instant::ZERO);
+    let rows = rows("", &stages);
+    let json = |r| serde_json::to_string(&tc_json::stage(r)).expect("plain JSON");
+    rows.iter().map(|r| tc_text::stage(r) + &own::lines(r.stats) + &json(r)).collect()
+}
+
+/// Every word of a table that changes a parameter changes what is printed of the state.
+fn every_word_shows(stage: &str, words: &[Word]) {
+    let default = state(stage);
+    let hidden: Vec<&str> = words
+        .iter()
+        .filter(|word| {
+            let line = format!("{stage} {}", word.sample);
+            spec(&line) != spec(stage) && state(&line) == default
+        })
+        .map(|w| w.name)
+        .collect();
+    assert!(hidden.is_empty(), "{stage}: nothing is to be seen of {hidden:?}");
+}
+
+#[test]
+fn every_word_of_every_table_shows_in_the_state_that_is_printed() {
+    use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};
+    every_word_shows("cake", cake::Params::WORDS);
+    every_word_shows("pfifo", fifo::Params::WORDS);
+    every_word_shows("bfifo", fifo::Params::WORDS);
+    every_word_shows("pfifo_head_drop", fifo::Params::WORDS);
+    every_word_shows("codel", codel::Params::WORDS);
+    every_word_shows("fq_codel", fq_codel::Params::WORDS);
+    every_word_shows("dualpi2", dualpi2::Words::WORDS);
+    every_word_shows("tbf rate 1mbit limit 50k", tbf::Params::WORDS);
+    every_word_shows("htb rate 1mbit", htb::Params::WORDS);
+    every_word_shows("netem", netem::Params::WORDS);
+}
+
 #[test]
 fn every_word_of_every_table_is_read_has_an_effect_and_is_printed_back() {
     use qdisc::{cake, codel, fifo, fq_codel, htb, netem, tbf};

@@ -32,6 +32,11 @@
 //! | `sojourn_ns` | `decision` | from the XDP hook until the queueing stage let the packet go |
 //! | | `total` | from the XDP hook until the packet was handed to the sending NIC |
 //! | | `tins` | as `decision`, by tin |
+//! | `stages` | `kind` and parameters | what is in force in each stage and not shown by tc |
+//! | | `limit_dropped` `allocation_errors` | netem: dropped at its limit, copies that found no frame |
+//! | `tins` | `sparse_packets` `sparse_bytes` `bulk_packets` `bulk_bytes` | cake: sent from sparse flows and from bulk flows |
+//! | | `aqm` `flood` `memory` `ack_filter` | dropped, by reason |
+//! | | `ecn` `ce_threshold` `ce_arrived` | CE made by COBALT, made for `ce_threshold` alone, and CE that arrived |
 //! | `late_ns` | | from when the worker should have turned until it did |
 //! | `census` | `capacity` `free` `queued` `receiving` `sending` | where the frames are *now* |
 //! | `census_missing` | | frames that are nowhere *now*: not 0 is a fault of weir's |

@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod format;
 pub mod histogram;
+pub mod own;
 pub mod report;
 pub mod rows;
 mod tc_cake;

@@ -12,7 +12,7 @@ use super::StageStats;
 use super::counters::{Census, CodePoints, Counters, DropCounts};
 use super::format::time_ns;
 use super::histogram::{QUANTILES, Sojourns, tag};
-use super::{rows, tc_json, tc_text};
+use super::{own, rows, tc_json, tc_text};
 
 /// A direction at one moment.
 #[derive(Clone, Debug)]
@@ -57,6 +57,7 @@ impl Report {
         let c = &self.counters;
         writeln!(out, " weir {} {}->{} {:.1}s: {}", self.direction, self.from, self.to, self.seconds, self.spec)?;
         let drops: Vec<_> = self.drops.happened().map(|(r, n, _)| format!(" {} {n}", r.name())).collect();
+        self.stages.iter().for_each(|s| out.push_str(&own::lines(s)));
         writeln!(out, "  received {} bytes {} pkt, unparsed {}", c.received_bytes, c.received_packets, c.unparsed)?;
         writeln!(out, "  sent {} bytes {} pkt, refused {}", c.sent_bytes, c.sent_packets, c.refused)?;
         writeln!(out, "  dropped {} pkt:{}", self.drops.total(), or_none(&drops.concat()))?;
@@ -144,6 +145,10 @@ impl Report {
             "census": self.census,
             "census_missing": self.census.missing(),
         });
+        let stages: Vec<_> = self.stages.iter().filter_map(own::figures).collect();
+        if !stages.is_empty() {
+            out["stages"] = json!(stages);
+        }
         for (name, counters) in &self.devices {
             out[*name] = counters.clone();
         }

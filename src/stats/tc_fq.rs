@@ -48,7 +48,7 @@ pub(super) fn fq_codel_options(s: &fq_codel::Stats) -> String {
         Ticks::DISABLED => String::new(),
         t if law.ce_threshold_mask == 0 => format!("ce_threshold {} ", us(t)),
         t => format!(
-            "ce_threshold {} ce_threshold_selector {:#04x}/{:#04x} ",
+            "ce_threshold {} ce_threshold_selector {:#x}/{:#x} ",
             us(t),
             law.ce_threshold_selector,
             law.ce_threshold_mask
@@ -73,7 +73,7 @@ pub(super) fn fq_codel_xstats(s: &fq_codel::Stats) -> String {
         ),
         if_any(s.tally.ce_mark, format!(" ce_mark {}", s.tally.ce_mark)),
         sce_xstats(&s.law, &s.tally),
-        if_any(s.memory_used, format!(" memory_used {}", size(s.memory_used.into()))),
+        if_any(s.memory_used, format!(" memory_used {}", s.memory_used)),
         if_any(s.drop_overmemory, format!(" drop_overmemory {}", s.drop_overmemory)),
         format!("\n  new_flows_len {} old_flows_len {}\n", s.new_flows_len, s.old_flows_len),
     ])

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::format::{percent, rate, size, time_us};
+use super::format::{percent, rate, significant, size, time_us};
+use crate::qdisc::Compat;
 use crate::qdisc::netem::{Loss, Params, Spacing};
 use crate::qdisc::{htb, link, netem};
 use crate::units::Fraction;
@@ -100,33 +101,40 @@ pub(super) fn netem_text(s: &netem::Stats) -> String {
 
 /// What happened to packets.
 pub(super) fn netem_xstats(s: &netem::Stats, out: &mut String) {
+    if s.compat == Compat::V6_12 {
+        return;
+    }
     let t = &s.tally;
     push(
         out,
         format_args!(
-            " delayed {} dropped {} corrupted {} duplicated {} reordered {} ecn_marked {} allocation_errors {} limit_dropped {}\n",
-            t.delayed,
-            t.lost,
-            t.corrupted,
-            t.duplicated,
-            t.reordered,
-            t.ecn_marked,
-            t.allocation_errors,
-            t.limit_dropped
+            " delayed {} dropped {} corrupted {} duplicated {} reordered {} ecn_marked {}\n",
+            t.delayed, t.lost, t.corrupted, t.duplicated, t.reordered, t.ecn_marked
         ),
     );
+}
+
+/// A number as tc writes it: six digits, whole where it is whole.
+fn number(value: f64) -> Value {
+    let text = significant(value, 6);
+    let whole = text.parse::<u64>().map(Value::from);
+    whole.unwrap_or_else(|_| text.parse::<f64>().map_or(Value::Null, Value::from))
+}
+
+fn ratio(p: Fraction) -> Value {
+    number(p.ratio())
 }
 
 /// The parameters in force, under tc's keys.
 pub(super) fn netem_options(s: &netem::Stats) -> Map<String, Value> {
     let p = &s.params;
     let c = &p.correlations;
-    let seconds = |ns: u64| ns as f64 / 1e9;
+    let seconds = |ns: u64| number(ns as f64 / 1e9);
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.into(), value);
     put("limit", p.limit.into());
     if p.delay != 0 || p.jitter != 0 {
-        let value = json!({ "delay": seconds(p.delay), "jitter": seconds(p.jitter), "correlation": c.delay.ratio() });
+        let value = json!({ "delay": seconds(p.delay), "jitter": seconds(p.jitter), "correlation": ratio(c.delay) });
         put("delay", value);
     }
     if p.ordered {
@@ -135,14 +143,14 @@ pub(super) fn netem_options(s: &netem::Stats) -> Map<String, Value> {
     match p.loss {
         Loss::None | Loss::Random { p: Fraction(0), .. } => {}
         Loss::Random { p, rho } => {
-            put("loss-random", json!({ "loss": p.ratio(), "correlation": rho.ratio() }));
+            put("loss-random", json!({ "loss": ratio(p), "correlation": ratio(rho) }));
         }
         Loss::State { p13, p31, p32, p23, p14 } => {
-            let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(Fraction::ratio);
+            let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(ratio);
             put("loss-state", json!({ "p13": p13, "p31": p31, "p32": p32, "p23": p23, "p14": p14 }));
         }
         Loss::Gemodel { p, r, bad, good } => {
-            let [p, r, bad, good] = [p, r, bad, good].map(Fraction::ratio);
+            let [p, r, bad, good] = [p, r, bad, good].map(ratio);
             put("loss-gemodel", json!({ "p": p, "r": r, "1-h": bad, "1-k": good }));
         }
     }
@@ -150,7 +158,7 @@ pub(super) fn netem_options(s: &netem::Stats) -> Map<String, Value> {
         [("duplicate", p.duplicate, c.duplicate), ("reorder", p.reorder, c.reorder), ("corrupt", p.corrupt, c.corrupt)]
     {
         if p.0 != 0 {
-            put(key, json!({ key: p.ratio(), "correlation": rho.ratio() }));
+            put(key, json!({ key: ratio(p), "correlation": ratio(rho) }));
         }
     }
     if let Some(r) = p.rate {
@@ -168,7 +176,7 @@ pub(super) fn netem_options(s: &netem::Stats) -> Map<String, Value> {
                 "min-delay": seconds(min), "max-delay": seconds(max), "packets": s.packets, "bytes": s.bytes,
             }),
             Spacing::Distributed(mean, jitter, _) => json!({
-                "distribution-delay": seconds(mean), "distribution-jitter": seconds(jitter),
+                "distribution": seconds(mean), "jitter": seconds(jitter),
                 "packets": s.packets, "bytes": s.bytes,
             }),
         };
@@ -184,6 +192,9 @@ pub(super) fn netem_options(s: &netem::Stats) -> Map<String, Value> {
 
 /// What happened to packets.
 pub(super) fn netem_figures(s: &netem::Stats, out: &mut Map<String, Value>) {
+    if s.compat == Compat::V6_12 {
+        return;
+    }
     let t = &s.tally;
     for (key, value) in [
         ("delayed", t.delayed),
@@ -192,8 +203,6 @@ pub(super) fn netem_figures(s: &netem::Stats, out: &mut Map<String, Value>) {
         ("duplicated", t.duplicated),
         ("reordered", t.reordered),
         ("ecn_marked", t.ecn_marked),
-        ("allocation_errors", t.allocation_errors),
-        ("limit_dropped", t.limit_dropped),
     ] {
         out.insert(key.into(), value.into());
     }

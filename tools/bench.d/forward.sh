@@ -6,7 +6,6 @@ seconds=${2:-2}
 [ "$(id -u)" = 0 ] || die "makes network namespaces, so it needs root: sudo tools/bench forward"
 
 "$repo/tools/setup"
-find_clang
 find_cargo
 title "building"
 cargo build --release

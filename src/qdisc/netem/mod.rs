@@ -17,6 +17,7 @@ use crate::mark::ecn;
 use crate::packet::{Marks, Packet};
 use crate::pipeline::Link;
 use crate::pool::{DueHeap, Frame, Queue, due, set_due};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::{Instant, SECOND};
 use crate::units::{Fraction, Rate};
@@ -464,6 +465,19 @@ impl Qdisc for Netem {
 
     fn observe(&self, packet: &Packet) -> Observation {
         Observation { queue: Some(-1), time_to_send: Some(packet.released), ..Observation::default() }
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Netem(_) => Ok(()),
+            other => Err(super::other_kind("netem", other)),
+        }
+    }
+
+    fn change(&mut self, stage: &Stage, _: Link, now: Instant, _: &mut Cx<'_>) {
+        if let Stage::Netem(p) = stage {
+            Netem::change(self, p, now);
+        }
     }
 }
 

@@ -144,12 +144,9 @@ pub fn nic_checks(nic: &NicFacts) -> Vec<Check> {
     }
     xdp_program(nic, &mut lines);
     xdp_support(nic, &mut lines);
+    mtu(nic, super::largest_mtu_in_memory(), &mut lines);
     queues(nic, &mut lines);
-    if nic.merging_or_stripping.is_empty() {
-        lines.ok("features", "nothing merges frames or takes tags out");
-    } else {
-        lines.ok("features", format!("weir switches off and puts back: {}", nic.merging_or_stripping.join(", ")));
-    }
+    features(nic, guard::owner(nic, Path::new(crate::run::DIRECTORY)), &mut lines);
     peer(nic, &mut lines);
     // Every interface has a link-local address; nobody would miss it.
     let addresses: Vec<&str> =
@@ -282,8 +279,40 @@ fn xdp_support(nic: &NicFacts, lines: &mut Lines) {
     }
 }
 
+fn mtu(nic: &NicFacts, in_memory: Option<u32>, lines: &mut Lines) {
+    let NicFacts { name, mtu, .. } = nic;
+    match (in_memory, nic.native_mtu) {
+        (Some(most), _) if *mtu > most => lines.fail(
+            "mtu",
+            format!("MTU {mtu} > {most}, the largest that a packet buffer of weir's has room for"),
+            format!("ip link set dev {name} mtu {most}   and the same at its other end"),
+        ),
+        // A veth's limit is on what its peer may send; both ends have one MTU, or packets are lost anyway.
+        (_, Some(most)) if *mtu > most => lines.fail(
+            "mtu",
+            format!("MTU {mtu} > {most} allowed in native mode"),
+            format!("ip link set dev {name} mtu {most}   and the same at its other end; or weir bridge --mode generic"),
+        ),
+        (_, Some(most)) => lines.ok("mtu", format!("MTU {mtu}; native mode takes up to {most}")),
+        _ => lines.ok("mtu", format!("MTU {mtu}")),
+    }
+}
+
 fn queues(nic: &NicFacts, lines: &mut Lines) {
     lines.ok("queues", format!("{} RX, {} TX; all RX queues are served", nic.rx_queues, nic.tx_queues));
+}
+
+fn features(nic: &NicFacts, owner: Option<u32>, lines: &mut Lines) {
+    let on = nic.merging_or_stripping.join(", ");
+    match owner {
+        _ if on.is_empty() => lines.ok("features", "nothing merges frames or takes tags out"),
+        None => lines.ok("features", format!("weir switches off and puts back: {on}")),
+        Some(pid) => lines.fail(
+            "features",
+            format!("somebody has switched on again what the running weir (pid {pid}) had switched off: {on}"),
+            guard::command_off(nic),
+        ),
+    }
 }
 
 fn peer(nic: &NicFacts, lines: &mut Lines) {

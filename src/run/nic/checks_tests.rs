@@ -15,6 +15,7 @@ fn fit() -> NicFacts {
         up: true,
         carrier: true,
         mtu: 1500,
+        native_mtu: None,
         master: None,
         master_kind: None,
         rx_queues: 4,
@@ -106,6 +107,30 @@ fn a_veth_whose_peer_has_more_tx_queues_than_it_has_rx_queues_has_no_native_mode
         XdpSupport { native: false, redirect: false, redirect_target: false, zero_copy: false, multi_buffer: false };
     let veth = NicFacts { kind: Some("veth".into()), rx_queues: 1, xdp_support: Some(none), ..fit() };
     assert!(failures(&veth)[0].contains("ethtool -L eth1 rx N"), "{:?}", failures(&veth));
+}
+
+#[test]
+fn an_mtu_over_a_limit_is_said_with_the_limit_that_was_found() {
+    let line = |set: u32, in_memory, native_mtu| {
+        let mut lines = Lines { nic: None, lines: Vec::new() };
+        mtu(&NicFacts { mtu: set, native_mtu, ..fit() }, in_memory, &mut lines);
+        (lines.lines[0].verdict, lines.lines[0].message.clone())
+    };
+    assert_eq!(line(3498, Some(3826), Some(3498)), (Verdict::Ok, "MTU 3498; native mode takes up to 3498".into()));
+    assert_eq!(line(3499, Some(3826), Some(3498)), (Verdict::Fail, "MTU 3499 > 3498 allowed in native mode".into()));
+    assert_eq!(line(9000, Some(3826), Some(3498)).0, Verdict::Fail);
+    assert_eq!(line(9000, None, None), (Verdict::Ok, "MTU 9000".into()));
+}
+
+#[test]
+fn a_feature_that_somebody_switches_on_under_a_running_weir_is_a_failure() {
+    let on = NicFacts { merging_or_stripping: vec!["rx-gro".into(), "rx-lro".into()], ..fit() };
+    let mut lines = Lines { nic: None, lines: Vec::new() };
+    features(&on, None, &mut lines);
+    features(&on, Some(7), &mut lines);
+    features(&fit(), Some(7), &mut lines);
+    assert_eq!([0, 1, 2].map(|i| lines.lines[i].verdict), [Verdict::Ok, Verdict::Fail, Verdict::Ok]);
+    assert_eq!(lines.lines[1].fix.as_deref(), Some("ethtool -K eth1 rx-gro off rx-lro off"));
 }
 
 #[test]

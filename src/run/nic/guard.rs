@@ -198,6 +198,18 @@ impl Drop for NicGuard {
     }
 }
 
+/// The process that has this NIC ready for a wire now.
+pub(super) fn owner(facts: &NicFacts, directory: &Path) -> Option<u32> {
+    let kept = read_kept(&file_of(facts, directory).ok()?)?;
+    (kept.is_of(facts) && kept.owner.is_alive()).then_some(kept.owner.pid)
+}
+
+/// The command that switches features off.
+pub(super) fn command_off(facts: &NicFacts) -> String {
+    let off: Vec<(&str, bool)> = facts.merging_or_stripping.iter().map(|f| (f.as_str(), false)).collect();
+    command(&facts.name, &off)
+}
+
 /// The original settings that a killed weir has left in `directory`, as the command that puts them back.
 pub(super) fn left_over(facts: &NicFacts, directory: &Path) -> Option<String> {
     let kept = read_kept(&file_of(facts, directory).ok()?)?;

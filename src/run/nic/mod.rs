@@ -8,6 +8,8 @@ mod checks;
 mod ethtool;
 mod guard;
 mod netlink;
+#[cfg(feature = "xdp")]
+mod probe;
 
 use std::fmt;
 use std::io;
@@ -144,6 +146,8 @@ pub struct NicFacts {
     pub carrier: bool,
     /// Largest IP packet, bytes.
     pub mtu: u32,
+    /// The largest MTU of its peer with which native mode works, tried out; `None` where that cannot be tried.
+    pub native_mtu: Option<u32>,
     /// The bridge, bond or other master it belongs to.
     pub master: Option<String>,
     /// Kind of that master.
@@ -188,6 +192,14 @@ impl NicFacts {
         Ok(Self::from_link(link, &links))
     }
 
+    /// Finds out with which MTU native mode works, where that can be tried without touching the interface: on another one
+    /// of its kind.
+    pub fn probe_native_mtu(&mut self) {
+        if self.kind.as_deref() == Some("veth") {
+            self.native_mtu = largest_native_mtu_of_veth();
+        }
+    }
+
     fn from_link(link: &netlink::Link, links: &[netlink::Link]) -> Self {
         let master = link.master.and_then(|index| links.iter().find(|l| l.index == index));
         let channels = ethtool::channels(&link.name);
@@ -212,6 +224,7 @@ impl NicFacts {
             up: link.up,
             carrier: link.carrier,
             mtu: link.mtu,
+            native_mtu: None,
             master: master.map(|l| l.name.clone()).or_else(|| link.master.map(|index| format!("interface {index}"))),
             master_kind: master.and_then(|l| l.kind.clone()),
             rx_queues: channels.map_or(link.rx_queues, |c| c.0),
@@ -250,6 +263,22 @@ pub fn wait_for_carrier(index: u32, stable: Duration, limit: Duration) -> Result
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[cfg(feature = "xdp")]
+use probe::largest_native_mtu_of_veth;
+
+#[cfg(not(feature = "xdp"))]
+fn largest_native_mtu_of_veth() -> Option<u32> {
+    None
+}
+
+/// The largest MTU that a frame's memory has room for; `None` in a binary that has no such memory.
+fn largest_mtu_in_memory() -> Option<u32> {
+    #[cfg(feature = "xdp")]
+    return Some(crate::port::xdp::Settings::LARGEST_MTU);
+    #[cfg(not(feature = "xdp"))]
+    None
 }
 
 #[cfg(feature = "xdp")]

@@ -3,11 +3,15 @@
 use std::fs;
 use std::io;
 
+#[cfg(feature = "xdp")]
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, NlaBuffer, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+#[cfg(feature = "xdp")]
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth};
 use netlink_packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, Prop, XdpAttached,
 };
@@ -152,6 +156,34 @@ pub(super) fn is_wireless(link: &Link) -> bool {
     let path = |file: &str| format!("/sys/class/net/{}/{file}", link.name);
     let same = fs::read_to_string(path("ifindex")).is_ok_and(|i| i.trim() == link.index.to_string());
     same && link.kind.is_none() && fs::exists(path("phy80211")).unwrap_or(false)
+}
+
+/// Makes a veth pair and gives the indices of both ends.
+#[cfg(feature = "xdp")]
+pub(super) fn add_veth_pair(one: &str, other: &str) -> io::Result<[u32; 2]> {
+    let named = |name: &str| {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.into()));
+        message
+    };
+    let mut pair = named(one);
+    pair.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(named(other)))),
+    ]));
+    ask_route(RouteNetlinkMessage::NewLink(pair), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)?;
+    let links = links()?;
+    let index = |name: &str| links.iter().find(|l| l.name == name).map(|l| l.index).ok_or(io::ErrorKind::NotFound);
+    Ok([index(one)?, index(other)?])
+}
+
+/// Sets an interface's MTU.
+#[cfg(feature = "xdp")]
+pub(super) fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::Mtu(mtu));
+    ask_route(RouteNetlinkMessage::SetLink(message), NLM_F_ACK).map(drop)
 }
 
 fn ask_route(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::pipeline::Link;
-use crate::qdisc::codel;
+use crate::qdisc::{Compat, codel};
 use crate::spec;
 use crate::stats::rows::rows;
 use crate::stats::{Basic, StageStats, tc_json, tc_text};
@@ -28,7 +28,7 @@ fn recorded(file: &'static str) -> Vec<Recorded> {
 /// A pipeline's figures, with the counters that were recorded.
 fn with_counters(spec: &str, objects: &[Map<String, Value>]) -> Vec<StageStats> {
     let spec = spec::parse(spec).expect("tc took it").spec;
-    let mut stages = spec.build(Link::default()).stats(Instant::from_nanos(1 << 40));
+    let mut stages = spec.build(Link { compat: Compat::V6_12, ..Link::default() }).stats(Instant::from_nanos(1 << 40));
     for (stage, object) in stages.iter_mut().zip(objects) {
         fill(stage, object);
     }
@@ -112,6 +112,16 @@ fn token_buckets_print_as_tc_prints_them() {
 #[test]
 fn codel_prints_as_tc_prints_it_alone_and_as_a_child() {
     compare(include_str!("../../../tests/tc/codel.txt"));
+}
+
+#[test]
+fn fq_codel_prints_as_tc_prints_it_alone_and_as_a_child() {
+    compare(include_str!("../../../tests/tc/fq_codel.txt"));
+}
+
+#[test]
+fn impairments_print_as_tc_prints_them_alone_and_over_a_queue() {
+    compare(include_str!("../../../tests/tc/netem.txt"));
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Nothing is allocated for a packet: not by the engine, not by a discipline.
+
+use std::collections::VecDeque;
+
+use weir::classify::Hashing;
+use weir::engine::{Engine, Parts};
+use weir::pipeline::Link;
+use weir::pool::{Frame, Pool, Slot};
+use weir::port::memory::{Chunks, MemoryRx};
+use weir::port::{PortCounters, Transmit};
+use weir::rng::Random;
+use weir::time::{Instant, MICROSECOND, SECOND};
+use weir::wire::build;
+
+const FRAMES: usize = 4096;
+
+/// A wire that takes everything and keeps nothing.
+struct Wire(VecDeque<Slot>);
+
+impl Transmit for Wire {
+    type Frames = Chunks;
+
+    fn room(&self) -> usize {
+        64 - self.0.len()
+    }
+
+    fn send(&mut self, pool: &mut Pool, _: &mut Chunks, frame: Frame) -> bool {
+        self.0.push_back(pool.lend(frame));
+        true
+    }
+
+    fn kick(&mut self, _: Instant, _: &mut Pool) {}
+
+    fn reclaim(&mut self, _: Instant, pool: &mut Pool) -> usize {
+        let n = self.0.len();
+        while let Some(slot) = self.0.pop_front() {
+            let frame = pool.reclaim(slot.index() as u64).expect("lent");
+            pool.give(frame);
+        }
+        n
+    }
+
+    fn lent(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    fn longest(&self) -> u32 {
+        1522
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// Frames of sixteen flows, UDP, some of them ECN-capable.
+fn arrivals(count: u64) -> VecDeque<(Instant, Vec<u8>)> {
+    let frame = |n: u64| {
+        let mut bytes = Vec::new();
+        let build = build::Build {
+            len: if n % 3 == 0 { 1514 } else { 200 },
+            src: [10, 0, 0, (n % 4) as u8].into(),
+            dst: [10, 0, 1, (n % 2) as u8].into(),
+            protocol: 17,
+            sport: (n % 16) as u16 + 1000,
+            dport: 53,
+            ds: [0, 2, 0xb8, 0x22][(n % 4) as usize],
+            tcp: None,
+        };
+        build.write(&mut bytes);
+        bytes.resize(build.len as usize, 0);
+        (at(n), bytes)
+    };
+    (0..count).map(frame).collect()
+}
+
+fn at(n: u64) -> Instant {
+    Instant::from_nanos(SECOND + n * 100 * MICROSECOND)
+}
+
+/// Runs frames through a pipeline that is overloaded, and gives the allocations and the packets sent and dropped.
+fn run(spec: &str) -> (u64, u64, u64) {
+    let pipeline = weir::spec::parse(spec).expect("a good specification").spec.build(Link::default());
+    let mut engine = Engine::new(Parts {
+        rx: MemoryRx::new(512),
+        tx: Wire(VecDeque::with_capacity(64)),
+        frames: Chunks::new(FRAMES, 2048),
+        capacity: FRAMES,
+        pipeline,
+        random: Random::seeded(7),
+        hashing: Hashing::Keyed([1, 2]),
+    });
+    let mut frames = arrivals(6000);
+    let mut run = |turns: std::ops::Range<u64>| {
+        for n in turns {
+            engine.rx_mut().arriving.extend(frames.pop_front());
+            engine.turn(at(n));
+        }
+    };
+    // What disciplines make once, they have made after this.
+    run(0..2000);
+    let counted = allocation_counter::measure(|| run(2000..6000));
+    let snapshot = engine.snapshot(at(6000));
+    assert_eq!(snapshot.counters.received_packets, 6000, "{spec}");
+    (counted.count_total, snapshot.counters.sent_packets, snapshot.drops.total())
+}
+
+#[test]
+fn no_discipline_allocates_for_a_packet() {
+    for spec in [
+        "pfifo limit 1000",
+        "pfifo limit 100 | tbf rate 20mbit burst 5k",
+        "codel | tbf rate 20mbit burst 5k",
+        "fq_codel | tbf rate 20mbit burst 5k",
+        "cake bandwidth 20mbit diffserv4",
+        "dualpi2 | tbf rate 20mbit burst 5k",
+        "netem delay 5ms | codel | tbf rate 20mbit burst 5k",
+    ] {
+        let (allocations, sent, dropped) = run(spec);
+        assert_eq!(allocations, 0, "{spec}");
+        assert!(sent > 1000 && (dropped > 0 || spec == "pfifo limit 1000"), "{spec}: {sent} {dropped}");
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocation_counter::measure(|| drop(vec![1u8; 100])).count_total, 1);
+}
