@@ -240,8 +240,9 @@ impl Endpoint {
             _ => u64::from(sender::stamp(now).wrapping_sub(echoed)) * MILLISECOND,
         };
         self.tx.rtt.sample(now.as_nanos(), rtt);
-        if self.syn_tries > 2 {
-            // A path that loses SYNs deserves a careful start (RFC 6298 §5.7, RFC 5681 §3.1).
+        if self.syn_tries > 2 && echoed != sender::stamp(self.syn_at) {
+            // A path that loses SYNs deserves a careful start (RFC 5681 §3.1), unless the first one
+            // was only slow.
             self.tx.window.cwnd = 1;
         }
     }

@@ -104,6 +104,8 @@ pub struct Sender {
     most_out: u32,
     last_sent: Instant,
     now: Instant,
+    /// Where the next round trip is timed, for stacks that time one at a time.
+    timed_until: u64,
     /// Segments sent again.
     pub retransmissions: u64,
     /// Times the retransmission timer went off.
@@ -160,6 +162,7 @@ impl Sender {
             most_out: 0,
             last_sent: Instant::ZERO,
             now: Instant::ZERO,
+            timed_until: 0,
             retransmissions: 0,
             timeouts: 0,
             echoed: 0,
@@ -210,7 +213,11 @@ impl Sender {
             sample = Some(u64::from(stamp(now).wrapping_sub(heard.stamp)).max(1) * MILLISECOND);
         }
         if self.rtt.without_karn() {
-            sample = change.since_first;
+            // Small stacks time one segment a round trip.
+            sample = change.since_first.filter(|_| self.una > self.timed_until);
+            if sample.is_some() {
+                self.timed_until = self.nxt;
+            }
         }
         if let Some(rtt) = sample {
             self.rtt.sample(now.as_nanos(), rtt);
