@@ -9,7 +9,7 @@
 
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn::write_ds;
-use crate::packet::{Marks, truesize};
+use crate::packet::{Marks, Signal, truesize};
 use crate::pipeline::{Link, Pipeline};
 use crate::pool::{Frame, Pool, Queue};
 use crate::port::{PortCounters, Receive, Transmit};
@@ -186,6 +186,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         packet.released = now;
         packet.truesize = truesize(packet.len);
         packet.marks = Marks::NONE;
+        (packet.copy, packet.signal) = (false, Signal::NONE);
         let len = packet.len;
         let headers = Headers::parse(stock.frames.bytes(frame.slot(), &stock.pool[frame.slot()]));
         headers.apply(&mut stock.pool[&frame]);

@@ -38,6 +38,10 @@ impl Marks {
     pub const SCE: Marks = Marks(8);
     /// dualpi2 chose to mark instead of dropping, by its probability.
     pub const PI2: Marks = Marks(16);
+    /// Coded marking of L4S: ECT(1) became CE with a probability that says how deep the queue is.
+    pub const MB_ECN: Marks = Marks(32);
+    /// The AQM chose to drop, and did not, since the frame itself says how deep the queue is.
+    pub const HELD_BACK: Marks = Marks(64);
 
     /// Adds the reasons in `other`.
     pub fn add(&mut self, other: Marks) {
@@ -55,6 +59,35 @@ impl Marks {
     }
 }
 
+/// Where a frame carries the codes of multi-bit ECN, and what follows from that.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Signal(u8);
+
+impl Signal {
+    /// Nowhere.
+    pub const NONE: Signal = Signal(0);
+    /// In an IPv6 hop-by-hop option.
+    pub const OPTION: Signal = Signal(1);
+    /// In the header of a data-transfer frame.
+    pub const DTP: Signal = Signal(2);
+
+    /// The same, held back instead of dropped by the AQM (`spec/mb-ecn.md` §5.6).
+    #[must_use]
+    pub fn protected(self) -> Self {
+        Signal(self.0 | 4)
+    }
+
+    /// Where the codes are, whatever follows from that.
+    pub fn carrier(self) -> Self {
+        Signal(self.0 & 3)
+    }
+
+    /// Whether the AQM holds it back instead of dropping it.
+    pub fn is_protected(self) -> bool {
+        self.0 & 4 != 0
+    }
+}
+
 impl std::fmt::Debug for Marks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = [
@@ -63,6 +96,8 @@ impl std::fmt::Debug for Marks {
             (Marks::CE_THRESHOLD, "ce_threshold"),
             (Marks::STEP, "step"),
             (Marks::SCE, "sce"),
+            (Marks::MB_ECN, "mb-ecn"),
+            (Marks::HELD_BACK, "held-back"),
         ];
         let mut named: Vec<_> = names.iter().filter(|(m, _)| self.has(*m)).map(|(_, n)| *n).collect();
         named.dedup();
@@ -109,6 +144,8 @@ pub struct Packet {
     pub marks: Marks,
     /// Stage: the tin it was sorted into.
     pub tin: u8,
+    /// Stage: what multi-bit ECN found in it.
+    pub signal: Signal,
     /// Whether `netem` made it by duplicating another: no stage duplicates it again.
     pub copy: bool,
     /// Why it was dropped; owned by `qdisc/drops.rs`.

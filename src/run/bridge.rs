@@ -117,6 +117,8 @@ pub enum Error {
         /// What went wrong.
         error: OpenError,
     },
+    /// The memory is too small for what delays keep under way: the arithmetic.
+    Memory(String),
     /// Something else of the kernel's.
     Io(&'static str, std::io::Error),
 }
@@ -139,6 +141,7 @@ impl fmt::Display for Error {
             }
             Error::Refused(e) => e.fmt(f),
             Error::Socket { nic, error } => write!(f, "{nic}: {error}"),
+            Error::Memory(why) => f.write_str(why),
             Error::Io(what, e) => write!(f, "{what}: {e}"),
         }
     }
@@ -282,7 +285,8 @@ impl Bridge {
             frames: 0,
         };
         let rings = ports.in_rings(0).max(ports.in_rings(1));
-        let ports = PortSettings { frames: (settings.waiting + rings).next_multiple_of(64), ..ports };
+        let delayed = delayed(settings, &ports)?;
+        let ports = PortSettings { frames: (settings.waiting + delayed + rings).next_multiple_of(64), ..ports };
         let opened =
             open_patiently(&ports).map_err(|error| Error::Socket { nic: facts[error.nic].name.clone(), error })?;
         let Ports { directions, sockets, zero_copy, links } = opened;
@@ -462,6 +466,26 @@ fn mtu(nic: &NicFacts) -> Result<u32, Error> {
         return Err(Error::Mtu { nic: nic.name.clone(), mtu: nic.mtu });
     }
     Ok(nic.mtu)
+}
+
+/// Frames that the delays of a direction keep under way, beside those that wait; refused if half
+/// the memory that is free is too little for two directions of them.
+fn delayed(settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
+    let (chunk, mtu) = (u64::from(ports.chunk().unwrap_or(4096)), settings.mtu.unwrap_or(ports.mtu) + 14);
+    let room = memory_available().map_or(u64::MAX, |bytes| bytes / 2 / (2 * chunk));
+    let mut most = 0;
+    for spec in &settings.specs {
+        spec.fit(room, chunk, mtu, None).map_err(Error::Memory)?;
+        most = most.max(spec.frames_needed(mtu, None));
+    }
+    Ok(most as usize)
+}
+
+/// Bytes that can be had without swapping, if the kernel says so.
+fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// The last of the cores we may use: the first has the most to do besides.

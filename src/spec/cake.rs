@@ -1,7 +1,7 @@
 //! Words of `cake` (`spec/cake.md` §3, §4), and weir's own additions to them.
 
 use super::lex::Cursor;
-use super::{Grammar, SpecError, Word, units};
+use super::{Grammar, SpecError, Word, sce, units};
 use crate::qdisc::cake::{AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES_ALLOWED, TinMode};
 use crate::units::Rate;
 
@@ -156,6 +156,7 @@ impl Grammar for Params {
             "ce_threshold 1ms ce_threshold_selector 0x1/0x3",
             "weir: only those whose DS byte under the mask M is V",
         ),
+        sce::WORD,
         word(
             "min-occupancy",
             "kernel|none|1mtu|2mtu|4mtu|2mtu-flows|4mtu-flows|or [both]",
@@ -240,6 +241,7 @@ impl Grammar for Params {
             put(true, format!("ce_threshold {}", units::show_us(ce.us)));
             put(ce.mask != 0, format!("ce_threshold_selector 0x{:x}/0x{:x}", ce.selector, ce.mask));
         }
+        self.sce_threshold.into_iter().for_each(|t| put(true, sce::show(t)));
         if self.min_occupancy != d.min_occupancy || self.min_occupancy_both {
             let both = if self.min_occupancy_both { " both" } else { "" };
             put(true, format!("min-occupancy {}{both}", self.min_occupancy.word()));
@@ -378,6 +380,7 @@ impl Params {
                 };
                 (ce.selector, ce.mask) = args.arg(selector)?;
             }
+            "sce_threshold" => self.sce_threshold = Some(sce::read(args)?),
             "min-occupancy" => {
                 self.min_occupancy = args.arg(rule)?;
                 self.min_occupancy_both =

@@ -2,7 +2,7 @@
 
 use super::lex::Cursor;
 use super::{Grammar, SpecError, Word, sce, units};
-use crate::qdisc::codel::Params;
+use crate::qdisc::codel::{Params, Ticks};
 
 impl Grammar for Params {
     const WORDS: &'static [Word] = &[
@@ -23,9 +23,9 @@ impl Grammar for Params {
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, _: &mut Vec<String>) -> Result<(), SpecError> {
         match name {
             "limit" => self.limit = nonzero(args.arg(units::count)?, self.limit),
-            "target" => self.target_us = nonzero(args.arg(units::time_us)?, self.target_us),
-            "interval" => self.interval_us = nonzero(args.arg(units::time_us)?, self.interval_us),
-            "ce_threshold" => self.ce_threshold_us = Some(args.arg(units::time_us)?),
+            "target" => self.target_us = nonzero(args.arg(clock_us)?, self.target_us),
+            "interval" => self.interval_us = nonzero(args.arg(clock_us)?, self.interval_us),
+            "ce_threshold" => self.ce_threshold_us = Some(args.arg(clock_us)?),
             "sce_threshold" => self.sce_threshold = Some(sce::read(args)?),
             "ecn" | "noecn" => self.ecn = name == "ecn",
             _ => return Err(args.unknown("codel", &Self::allowed())),
@@ -59,4 +59,14 @@ impl Grammar for Params {
 /// tc does not send a zero, so the kernel keeps what it had.
 pub(super) fn nonzero(value: u32, kept: u32) -> u32 {
     if value == 0 { kept } else { value }
+}
+
+/// A time that CoDel's clock can tell from the past: 32 bits of 1024 ns are compared by signed
+/// difference (`spec/codel.md` §1.1).
+pub(super) fn clock_us(word: &str) -> Result<u32, String> {
+    let us = units::time_us(word)?;
+    match Ticks::from_us(us).after(Ticks(0)) || us < 2 {
+        true => Ok(us),
+        false => Err(format!("{word} is more than 2199s, where CoDel's clock takes the future for the past")),
+    }
 }

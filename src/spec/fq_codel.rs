@@ -1,22 +1,9 @@
 //! Words of `fq_codel` (`spec/codel.md` §2.1).
 
-use super::codel::nonzero;
-use super::lex::{Cursor, Token};
+use super::codel::{clock_us, nonzero};
+use super::lex::Cursor;
 use super::{Grammar, SpecError, Word, sce, units};
-use crate::mark::ecn::{ECT_0, ECT_1};
 use crate::qdisc::fq_codel::Params;
-
-/// Reads an `fq_codel` stage.
-pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Params, SpecError> {
-    let params = Params::default().read("fq_codel", args, warnings)?;
-    let picked = |ecn: u8| ecn & params.ce_threshold_mask & 3 == params.ce_threshold_selector & 3;
-    let l4s = params.ce_threshold_mask & 3 != 0 && picked(ECT_1) && !picked(ECT_0);
-    if l4s && params.sce_threshold.is_some() {
-        let why = "sce_threshold makes ECT(1) a mark, and this ce_threshold_selector takes it for the sign of L4S; leave one away";
-        return Err(SpecError::new(stage.at, stage.text.len(), why));
-    }
-    Ok(params)
-}
 
 impl Grammar for Params {
     const WORDS: &'static [Word] = &[
@@ -82,10 +69,10 @@ impl Grammar for Params {
                     self.quantum = Some(given.max(Params::LEAST_QUANTUM));
                 }
             }
-            "target" => self.target_us = nonzero(args.arg(units::time_us)?, self.target_us),
-            "interval" => self.interval_us = nonzero(args.arg(units::time_us)?, self.interval_us),
+            "target" => self.target_us = nonzero(args.arg(clock_us)?, self.target_us),
+            "interval" => self.interval_us = nonzero(args.arg(clock_us)?, self.interval_us),
             "ecn" | "noecn" => self.ecn = name == "ecn",
-            "ce_threshold" => self.ce_threshold_us = Some(args.arg(units::time_us)?),
+            "ce_threshold" => self.ce_threshold_us = Some(args.arg(clock_us)?),
             "ce_threshold_selector" => {
                 (self.ce_threshold_selector, self.ce_threshold_mask) = args.arg(selector)?;
             }

@@ -165,7 +165,7 @@ impl Stage {
             "htb" => htb::read(kind, args, warnings).map(Stage::Htb),
             "cake" => qdisc::cake::Params::default().read("cake", args, warnings).map(Stage::Cake),
             "codel" => qdisc::codel::Params::default().read("codel", args, warnings).map(Stage::Codel),
-            "fq_codel" => fq_codel::read(kind, args, warnings).map(Stage::FqCodel),
+            "fq_codel" => qdisc::fq_codel::Params::default().read("fq_codel", args, warnings).map(Stage::FqCodel),
             "dualpi2" => dualpi2::read(kind, args, warnings).map(Stage::Dualpi2),
             _ => {
                 let mut e = SpecError::new(kind.at, kind.text.len(), format!("\"{}\" is no stage", kind.text));
@@ -203,13 +203,18 @@ impl Stage {
         }
     }
 
-    /// Whether it makes ECT(1) a mark (`true`), takes it for the sign of L4S (`false`), or neither.
-    fn reads_ect_1_as_sce(&self) -> Option<bool> {
+    /// Whether ECT(1) is a mark to it, and whether it is the sign of L4S.
+    fn ect_1(&self) -> sce::Ect1 {
+        let of = |threshold: Option<_>, selector, mask| sce::Ect1::of(threshold.is_some(), selector, mask);
         match self {
-            Stage::Codel(p) => p.sce_threshold.map(|_| true),
-            Stage::FqCodel(p) => p.sce_threshold.map(|_| true),
-            Stage::Dualpi2(_) => Some(false),
-            _ => None,
+            Stage::Codel(p) => of(p.sce_threshold, 0, 0),
+            Stage::FqCodel(p) => of(p.sce_threshold, p.ce_threshold_selector, p.ce_threshold_mask),
+            Stage::Cake(p) => {
+                let (selector, mask) = p.ce_threshold.map_or((0, 0), |ce| (ce.selector, ce.mask));
+                of(p.sce_threshold, selector, mask)
+            }
+            Stage::Dualpi2(_) => sce::Ect1 { mark: false, l4s: true },
+            _ => sce::Ect1::default(),
         }
     }
 
@@ -314,13 +319,9 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
 /// Whether a stage may stand behind those before it.
 fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
     let refuse = |why: String| Err(SpecError::new(at.at, at.text.len(), why));
-    let meaning = stage.reads_ect_1_as_sce();
-    let other = |b: &&Stage| b.reads_ect_1_as_sce().is_some_and(|m| meaning.is_some_and(|n| m != n));
-    if let Some(b) = before.iter().find(other) {
-        let (b, kind) = (b.kind(), stage.kind());
-        return refuse(format!(
-            "{b} and {kind}: to sce_threshold ECT(1) is a mark, to dualpi2 the sign of L4S; they cannot be on one path"
-        ));
+    let ect_1 = before.iter().map(Stage::ect_1).fold(stage.ect_1(), sce::Ect1::or);
+    if ect_1.mark && ect_1.l4s {
+        return refuse(sce::BOTH.into());
     }
     let previous = before.last().map(|s| (s.kind(), s.role()));
     let has_child = matches!(previous, Some((_, Role::Queue | Role::Puller)));

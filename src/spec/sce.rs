@@ -2,6 +2,7 @@
 
 use super::lex::Cursor;
 use super::{SpecError, Word, units};
+use crate::mark::ecn::{ECT_0, ECT_1};
 use crate::mark::sce::Threshold;
 
 /// The word's row in the table of a stage.
@@ -33,3 +34,28 @@ pub(super) fn show(t: Threshold) -> String {
         false => format!("sce_threshold {low} {}", units::show_us(t.high_us())),
     }
 }
+
+/// What ECT(1) means to a stage.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ect1 {
+    /// A mark.
+    pub(super) mark: bool,
+    /// The sign of an L4S sender.
+    pub(super) l4s: bool,
+}
+
+impl Ect1 {
+    /// To a stage that has `sce_threshold` or not, and this selector and mask of `ce_threshold`.
+    pub(super) fn of(mark: bool, selector: u8, mask: u8) -> Self {
+        let picks = |ecn: u8| ecn & mask & 3 == selector & 3;
+        Ect1 { mark, l4s: mask & 3 != 0 && picks(ECT_1) && !picks(ECT_0) }
+    }
+
+    /// To two stages on one path.
+    pub(super) fn or(self, other: Self) -> Self {
+        Ect1 { mark: self.mark || other.mark, l4s: self.l4s || other.l4s }
+    }
+}
+
+/// Why a path cannot have both.
+pub(super) const BOTH: &str = "to \"sce_threshold\" ECT(1) is a mark, to dualpi2 and to a \"ce_threshold_selector\" that picks it out it is the sign of L4S; they cannot be on one path";

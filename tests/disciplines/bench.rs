@@ -105,6 +105,10 @@ impl Bench {
         while let Some(next) = self.pipeline.next_event().filter(|t| *t <= until) {
             self.now = self.now.max(next);
             self.pipeline.tick(self.now, cx!(self));
+            // A wake-up stands until somebody asks for a packet.
+            if self.pipeline.next_event() == Some(next) {
+                break;
+            }
         }
         self.now = self.now.max(until);
     }

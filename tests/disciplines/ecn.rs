@@ -74,6 +74,20 @@ fn sce_marks_ect_0_above_its_own_threshold_and_ce_wins() {
 }
 
 #[test]
+fn cake_has_the_same_sce_threshold() {
+    let mut b = Bench::new("cake unlimited sce_threshold 1ms ce_threshold 5ms", 10);
+    let mut after = |ds: u8, wait: u64| {
+        b.enqueue(offer(1, ds));
+        b.wait(wait);
+        b.dequeue().0.unwrap().ds
+    };
+    assert_eq!([after(ECT_0, MS), after(ECT_0, MS + 1), after(ECT_0, 6 * MS)], [ECT_0, ECT_1, CE]);
+    assert_eq!(b.counters.marked_sce, 1);
+    let StageStats::Cake(s) = b.stats() else { panic!("cake") };
+    assert_eq!(s.tins.iter().map(|t| t.counters.sce).sum::<u64>(), 1);
+}
+
+#[test]
 fn sce_changes_no_decision_of_codel_and_needs_no_ecn() {
     let verdicts = |line: &str| {
         let mut b = Bench::new(line, 100);

@@ -135,6 +135,15 @@ proptest! {
     }
 
     #[test]
+    fn cake_keeps_the_sums_and_the_order(ops in ops(1..=9000)) {
+        // A queue short of memory gives up to half of it.
+        for line in ["cake bandwidth 10mbit", "cake bandwidth 100mbit memlimit 60k flows", "cake unlimited besteffort sce_threshold 1ms"] {
+            let kept: Vec<Op> = ops.iter().filter(|op| !matches!(op, Op::Change(_))).cloned().collect();
+            run(&[line], &kept, ops.len());
+        }
+    }
+
+    #[test]
     fn tbf_and_its_children_keep_the_sums_and_the_order(ops in ops(1..=9000)) {
         for queue in ["pfifo limit 60", "codel limit 60", "fq_codel limit 60", "dualpi2 limit 60", "bfifo limit 60k"] {
             let slow = format!("{queue} | tbf rate 10mbit burst 9000");

@@ -1,7 +1,7 @@
 //! COBALT's judgement of one queue: CoDel with BLUE beside it (`spec/cake.md` §13).
 
 use super::params::MinOccupancy;
-use crate::mark::ecn;
+use crate::mark::{ecn, mb_ecn};
 use crate::packet::Packet;
 use crate::qdisc::{Compat, Reason};
 use crate::rng::Random;
@@ -158,7 +158,7 @@ impl Vars {
         }
         if due && self.dropping {
             verdict.marked = ecn::set_ce(packet);
-            if !verdict.marked {
+            if !verdict.marked && !mb_ecn::hold_back(packet) {
                 verdict.drop = Some(Reason::Aqm);
             }
             self.count = self.count.saturating_add(1);
@@ -173,7 +173,11 @@ impl Vars {
             }
         }
         // Older kernels draw for a packet that CoDel has condemned already.
-        if self.p_drop != 0 && (verdict.drop.is_none() || compat == Compat::V6_12) && random.u32() < self.p_drop {
+        if self.p_drop != 0
+            && (verdict.drop.is_none() || compat == Compat::V6_12)
+            && random.u32() < self.p_drop
+            && !mb_ecn::hold_back(packet)
+        {
             verdict.drop.get_or_insert(Reason::Flood);
         }
         if self.count == 0 {

@@ -246,6 +246,9 @@ impl Cake {
             }
         }
         tin.counters.ce_made += u64::from(!packet.marks.is_empty() && packet.ds_arrived & ecn::CE != ecn::CE);
+        if let Some(threshold) = self.params.sce_threshold {
+            tin.counters.sce += u64::from(threshold.apply(sojourn, packet, cx.random));
+        }
         self.basic.sent(len);
         tin.counters.delays.note(sojourn);
         self.shaper.charge(&tin.pace, &mut tin.time_next, charged, now, false);

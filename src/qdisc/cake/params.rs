@@ -1,5 +1,6 @@
 //! What `cake` can be told, in the kernel's own units (`spec/cake.md` §1).
 
+use crate::mark::sce;
 use crate::time::MICROSECOND;
 use crate::units::Rate;
 
@@ -246,6 +247,8 @@ pub struct Params {
     pub mpu: u16,
     /// weir's own.
     pub ce_threshold: Option<CeThreshold>,
+    /// weir's own: sojourn above which ECT(0) becomes ECT(1).
+    pub sce_threshold: Option<sce::Threshold>,
     /// weir's own.
     pub min_occupancy: MinOccupancy,
     /// The rule of `min_occupancy` holds in egress mode too.
@@ -278,6 +281,7 @@ impl Default for Params {
             compensated: false,
             mpu: 0,
             ce_threshold: None,
+            sce_threshold: None,
             min_occupancy: MinOccupancy::default(),
             min_occupancy_both: false,
             queues: QUEUES,

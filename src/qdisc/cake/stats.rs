@@ -64,6 +64,8 @@ pub struct Counters {
     pub ce_made: u64,
     /// Packets delivered on which CE was set for `ce_threshold` alone.
     pub ce_threshold: u64,
+    /// Packets delivered that `sce_threshold` made ECT(1).
+    pub sce: u64,
     /// Packets delivered from sparse flows.
     pub sent_sparse: u64,
     /// Bytes delivered from sparse flows.

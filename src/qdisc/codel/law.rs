@@ -3,7 +3,7 @@
 //! It knows nothing of how packets are kept: a [`Source`] hands it the next one. `codel` and
 //! `fq_codel` both run on it.
 
-use crate::mark::{ecn, sce};
+use crate::mark::{ecn, mb_ecn, sce};
 use crate::packet::{Marks, Packet};
 use crate::pool::Frame;
 use crate::qdisc::{Compat, Cx, Reason};
@@ -160,7 +160,14 @@ impl State {
             self.first_above = now.plus(law.interval);
             return false;
         }
-        now.after(self.first_above)
+        let above = now.after(self.first_above);
+        if above {
+            // The moment is over and only that counts from now on. Left where it was, it would lie in
+            // the future again after 2^31 ticks, and CoDel would be silent for 37 minutes.
+            let over = now.minus(Ticks(1));
+            self.first_above = if over == Ticks(0) { now.minus(Ticks(2)) } else { over };
+        }
+        above
     }
 
     /// Takes the next packet that is to be delivered (`spec/codel.md` §1.6).
@@ -293,6 +300,9 @@ impl Law {
 
 fn mark_instead(law: &Law, tally: &mut Tally, frame: &Frame, cx: &mut Cx<'_>) -> bool {
     let packet = &mut cx.pool[frame];
+    if mb_ecn::hold_back(packet) {
+        return true;
+    }
     if !law.ecn || !ecn::set_ce(packet) {
         return false;
     }

@@ -22,7 +22,7 @@ fn try_on_a_pair() -> io::Result<Option<u32>> {
     crate::sys::enter_new_network_namespace()?;
     let [here, peer] = netlink::add_veth_pair("probe0", "probe1")?;
     let gate = Gate::load(peer, OnFailure::Drop, STALE)?;
-    let mut works = |mtu: u32| {
+    let works = |mtu: u32| {
         netlink::set_mtu(peer, mtu)?;
         match gate.attach(here, Mode::Native) {
             Ok(link) => link.detach().map(|()| true),

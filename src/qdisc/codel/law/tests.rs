@@ -141,3 +141,22 @@ fn the_law_holds_for_ten_minutes_and_for_every_origin_of_the_clock() {
         }
     }
 }
+
+/// 49 days above target with a call each minute: the clock wraps 962 times and the count many.
+#[test]
+fn seven_weeks_above_target_give_the_same_verdicts_for_every_origin_and_never_stop_signalling() {
+    const DAYS: u64 = 49;
+    let law = law();
+    let mut pool = Pool::new(512);
+    let verdicts = |pool: &mut Pool, origin: u64| -> Vec<u32> {
+        let start = Instant::from_nanos(origin);
+        let mut state = State::default();
+        (0..DAYS * 24 * 60).map(|m| call_on(pool, &mut state, &law, start + m * 60_000 * MS, 20 * MS)).collect()
+    };
+    let first = verdicts(&mut pool, 1 << 40);
+    // The second call finds the interval over and begins; from then on each call is far behind.
+    assert!(first[..2] == [0, 1] && first[2..].iter().all(|n| *n > 0), "{:?}", &first[..8]);
+    for origin in [((1u64 << 31) - 5) << 10, ((1u64 << 32) - 5) << 10, (1 << 63) - (5 << 10)] {
+        assert!(verdicts(&mut pool, origin) == first, "origin {origin}");
+    }
+}
