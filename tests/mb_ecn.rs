@@ -109,8 +109,7 @@ impl Bench {
         }
         self.serve(START, &mut out);
         let (mut sent, mut i) = (0, n);
-        loop {
-            let Some(t) = self.pipeline.next_event().filter(|t| t.since(START) < seconds * SECOND) else { break };
+        while let Some(t) = self.pipeline.next_event().filter(|t| t.since(START) < seconds * SECOND) {
             self.with(|p, cx| p.tick(t, cx));
             self.serve(t, &mut out);
             for _ in sent..out.len() {
