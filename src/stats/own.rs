@@ -78,6 +78,12 @@ fn cake(out: &mut Map<String, Value>, s: &cake::Stats) {
             put(out, "ce_threshold_selector", format!("{:#x}/{:#x}", ce.selector, ce.mask).into());
         }
     }
+    if let Some(t) = p.sce_threshold {
+        out.insert("sce_threshold_us".into(), t.low_us().into());
+        if t.high_us() != t.low_us() {
+            out.insert("sce_threshold_high_us".into(), t.high_us().into());
+        }
+    }
     if p.min_occupancy != default.min_occupancy || p.min_occupancy_both {
         put(out, "min_occupancy", p.min_occupancy.word().into());
         put(out, "min_occupancy_both", p.min_occupancy_both.into());
@@ -104,6 +110,7 @@ fn tin(t: &cake::TinStats) -> Value {
         "ack_filter": c.dropped(Reason::AckFilter),
         "ecn": c.ce_made,
         "ce_threshold": c.ce_threshold,
+        "sce": c.sce,
         "ce_arrived": c.ce_in,
     })
 }

@@ -357,10 +357,10 @@ fn a_flood_of_flows_costs_the_fattest_queue_and_not_the_sparse_flow() {
     bench.hashing = Hashing::Keyed([3, 4]);
     bench.random = Random::seeded(83);
     let start = bench.now;
-    // Five times as fast as they can leave. (As many flows as packets that fit, and all queues are
-    // equally fat: then nobody can be told from the attackers.)
+    // Five times as fast as they can leave. (With so many flows that the memory holds less than a
+    // quantum of each, all of them are sparse, and nobody can be told from the attackers.)
     for n in 0..100_000u32 {
-        let attacker = n % 500;
+        let attacker = n % 100;
         bench.send(1, &flow((attacker >> 8) as u8, attacker as u8, 7), 64, 0);
         // Half of what is its share.
         if n % 5000 == 0 {
