@@ -203,7 +203,8 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let quick = words.iter().any(|w| w == "--quick");
     let words: Vec<&String> = words.iter().filter(|w| !w.starts_with("--")).collect();
-    let (blocks, steps) = if quick { (9, 20_000) } else { (41, 100_000) };
+    // Short blocks, so that some of them are not interrupted.
+    let (blocks, steps) = if quick { (101, 4_000) } else { (401, 10_000) };
     let wanted = |name: &str| words.iter().all(|w| name.contains(w.as_str()));
 
     let (yard, yard_median) = yardstick(blocks, steps);

@@ -9,6 +9,7 @@ mod explain;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
+mod replay;
 #[cfg(feature = "xdp")]
 mod session;
 mod sim;
@@ -34,6 +35,8 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Send recorded frames through a pipeline in virtual time
+    Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
     Sim(sim::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
@@ -110,6 +113,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),

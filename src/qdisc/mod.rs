@@ -12,10 +12,12 @@ pub mod fifo;
 pub mod fq_codel;
 pub mod htb;
 pub mod link;
+pub mod marking;
 pub mod netem;
 pub mod tbf;
 
 use crate::classify::{Hashing, Headers};
+use crate::mark::mb_ecn::Depth;
 use crate::pipeline::Link;
 use crate::pool::{Frame, Pool, Slot};
 pub use crate::pool::{Frames, NoFrames};
@@ -111,6 +113,12 @@ pub trait Qdisc: Send {
     /// The rate at which this stage itself lets packets go, if it has one.
     fn rate(&self) -> Option<Rate> {
         None
+    }
+
+    /// What stands in the queue of a packet that is here or has just left, and around it: what
+    /// multi-bit ECN writes into frames.
+    fn depth(&self, _packet: &crate::packet::Packet) -> Depth {
+        Depth::single(self.packets())
     }
 
     /// Packets held, a peeked one included.

@@ -66,7 +66,9 @@ pub fn write(folder: &Path, manifest: &Manifest<'_>, outcome: &Outcome) -> io::R
         out.write_all(b"\n")?;
         out.flush()
     };
-    pretty("manifest.json", &manifest.json(outcome))?;
+    let about = manifest.json(outcome);
+    pretty("manifest.json", &about)?;
+    fs::write(folder.join("report.html"), super::page::page(outcome, &about))?;
     pretty("summary.json", &summary::json(outcome))?;
     for flow in &outcome.flows {
         flow_csv(&folder.join(format!("flow-{}.csv", tag(&flow.name))), flow, outcome)?;

@@ -1,8 +1,10 @@
 //! Results put side by side: tables for people, JSON for programs, pictures as SVG. Knows nothing of how they came about.
 
+pub mod charts;
 pub mod compare;
 pub mod folder;
 pub mod hgrm;
+pub mod page;
 pub mod repeats;
 pub mod summary;
 pub mod svg;

@@ -193,6 +193,8 @@ pub struct Reading {
 
 /// How long the packets of a direction waited.
 struct Waits {
+    /// The tins of its queueing stage, by name and number.
+    tins: Vec<(String, usize)>,
     /// Empty, for the worker to record into next.
     spare: Sojourns,
     /// Since the start.
@@ -204,10 +206,19 @@ struct Waits {
 impl Waits {
     fn of(stages: &[StageStats]) -> Waits {
         let empty = Sojourns::of(stages);
-        Waits { spare: empty.clone(), total: empty.clone(), interval: empty }
+        Waits { tins: tins(stages), spare: empty.clone(), total: empty.clone(), interval: empty }
     }
 
-    fn add(&mut self, mut taken: Sojourns) {
+    /// Takes in what was recorded up to a moment when the stages were like this. Where a change has
+    /// brought other tins, these begin anew.
+    fn add(&mut self, mut taken: Sojourns, stages: &[StageStats]) {
+        let tins = tins(stages);
+        if tins != self.tins {
+            self.tins = tins;
+            for sojourns in [&mut taken, &mut self.total, &mut self.interval] {
+                sojourns.tins.iter_mut().for_each(|h| h.reset());
+            }
+        }
         self.total.add(&taken);
         self.interval.add(&taken);
         taken.reset();
@@ -377,7 +388,7 @@ impl Bridge {
             engine.swap_sojourns(&mut spare);
             (engine.snapshot(now), spare, late.0.clone())
         })?;
-        self.waits[i].add(taken);
+        self.waits[i].add(taken, &snapshot.stages);
         let queues = self.sockets[i].iter().map(|s| SocketStatistics::of(s)).collect();
         Some(Reading { snapshot, late, gate: self.gates.gates[i].counters(), queues })
     }
@@ -448,6 +459,10 @@ impl Bridge {
         }
         Ok(())
     }
+}
+
+fn tins(stages: &[StageStats]) -> Vec<(String, usize)> {
+    stages.iter().flat_map(StageStats::tins).collect()
 }
 
 fn both<A, E>(mut f: impl FnMut(usize) -> Result<A, E>) -> Result<[A; 2], E> {

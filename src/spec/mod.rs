@@ -13,6 +13,7 @@ mod fq_codel;
 mod htb;
 pub mod lex;
 mod link;
+mod mb_ecn;
 mod netem;
 mod sce;
 pub mod suggest;
@@ -132,6 +133,13 @@ pub enum Stage {
     Dualpi2(qdisc::dualpi2::Params),
     /// `cake`.
     Cake(qdisc::cake::Params),
+    /// A stage that queues, with `mb-ecn`.
+    Marked {
+        /// The stage.
+        inner: Box<Stage>,
+        /// What `mb-ecn` says.
+        mb_ecn: Box<crate::mark::mb_ecn::Params>,
+    },
 }
 
 /// How a stage takes part in a pipeline (decisions.md 1).
@@ -185,6 +193,7 @@ impl Stage {
             Stage::FqCodel(_) => "fq_codel",
             Stage::Dualpi2(_) => "dualpi2",
             Stage::Cake(_) => "cake",
+            Stage::Marked { inner, .. } => inner.kind(),
             Stage::Htb(_) => "htb",
             Stage::Netem(_) => "netem",
             Stage::Link(_) => "link",
@@ -199,6 +208,7 @@ impl Stage {
             Stage::Netem(p) => p.rate.map(|r| r.rate),
             Stage::Link(p) => Some(p.mean()),
             Stage::Cake(p) => (!p.rate.is_zero()).then_some(p.rate),
+            Stage::Marked { inner, .. } => inner.rate(),
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => None,
         }
     }
@@ -214,6 +224,7 @@ impl Stage {
                 of(p.sce_threshold, selector, mask)
             }
             Stage::Dualpi2(_) => sce::Ect1 { mark: false, l4s: true },
+            Stage::Marked { inner, mb_ecn } => inner.ect_1().or(sce::Ect1 { mark: false, l4s: mb_ecn.l4s }),
             _ => sce::Ect1::default(),
         }
     }
@@ -223,6 +234,7 @@ impl Stage {
             Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) | Stage::Cake(_) => Role::Queue,
             Stage::Tbf(_) | Stage::Htb(_) | Stage::Link(_) => Role::Puller,
             Stage::Netem(_) => Role::Pusher,
+            Stage::Marked { inner, .. } => inner.role(),
         }
     }
 
@@ -243,6 +255,9 @@ impl Stage {
             Stage::FqCodel(p) => Box::new(qdisc::fq_codel::FqCodel::new(p, link, handle)),
             Stage::Dualpi2(p) => Box::new(qdisc::dualpi2::Dualpi2::new(p, link, handle)),
             Stage::Cake(p) => Box::new(qdisc::cake::Cake::new(p, link, handle)),
+            Stage::Marked { inner, mb_ecn } => {
+                Box::new(qdisc::marking::Marking::new(mb_ecn, inner.build(link, handle, child)))
+            }
         }
     }
 }
@@ -259,6 +274,7 @@ impl fmt::Display for Stage {
             Stage::FqCodel(p) => p.words(),
             Stage::Dualpi2(p) => dualpi2::words(p),
             Stage::Cake(p) => p.words(),
+            Stage::Marked { inner, mb_ecn } => return write!(f, "{inner} {}", mb_ecn::words(mb_ecn)),
         };
         f.write_str(self.kind())?;
         if !words.is_empty() {
@@ -303,7 +319,11 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
             e.allowed = KINDS.iter().map(|s| s.to_string()).collect();
             return Err(e);
         };
-        let stage = Stage::parse(*kind, &mut Cursor::new(args, end), &mut warnings)?;
+        let (args, signal) = mb_ecn::split(*kind, args, end)?;
+        let mut stage = Stage::parse(*kind, &mut Cursor::new(&args, end), &mut warnings)?;
+        if let Some(params) = signal {
+            stage = Stage::Marked { inner: Box::new(stage), mb_ecn: Box::new(params) };
+        }
         place(&stages, &stage, *kind, &mut warnings)?;
         stages.push(stage);
         match bar {
@@ -371,8 +391,8 @@ impl Spec {
 
     /// The stages that a pipeline has, each with the stages it pulls from before it.
     pub(crate) fn groups(&self) -> Vec<&[Stage]> {
-        let pulls = |stage: &Stage| stage.role() == Role::Puller;
-        self.stages.chunk_by(|_, next| pulls(next)).collect()
+        let pulls = |from: &Stage, stage: &Stage| stage.role() == Role::Puller && from.role() != Role::Pusher;
+        self.stages.chunk_by(|from, next| pulls(from, next)).collect()
     }
 
     /// The stages at work on a link.

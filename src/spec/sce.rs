@@ -58,4 +58,4 @@ impl Ect1 {
 }
 
 /// Why a path cannot have both.
-pub(super) const BOTH: &str = "to \"sce_threshold\" ECT(1) is a mark, to dualpi2 and to a \"ce_threshold_selector\" that picks it out it is the sign of L4S; they cannot be on one path";
+pub(super) const BOTH: &str = "to \"sce_threshold\" ECT(1) is a mark, to dualpi2, to \"mb-ecn l4s\" and to a \"ce_threshold_selector\" that picks it out it is the sign of L4S; they cannot be on one path";

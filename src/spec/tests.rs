@@ -100,6 +100,9 @@ fn pipelines_of_the_manual_read_back() {
         "netem slot distribution uniform 1ms 100us",
         "netem loss 1% 25%",
         "netem loss gemodel 1%",
+        "cake bandwidth 10mbit mb-ecn dtp",
+        "codel mb-ecn l4s limit 100 | tbf rate 100mbit",
+        "fq_codel mb-ecn dtp ethertype 0xa001 flow 02:00:00:00:00:01/02:00:00:00:00:02/66 mb-ecn hbh mark-at enqueue depth total max 32 limit 50",
         "codel | tbf rate 10mbit | netem delay 10ms | tbf rate 1gbit limit 1m",
         "fq_codel ce_threshold 242us | tbf rate 1gbit",
         "fq_codel limit 1200 flows 65536 quantum 300 target 5ms noecn ce_threshold 1ms ce_threshold_selector 0x01/0x3 memory_limit 4Mb drop_batch 8",
@@ -195,6 +198,17 @@ fn what_cannot_be_meant_is_refused() {
         ("netem slot 1ms bytes 5 packets 5", 23),
         ("netem seed -1", 11),
         ("netem ordered", 0),
+        ("codel mb-ecn", 12),
+        ("codel mb-ecn dpt", 13),
+        ("codel mb-ecn dtp mb-ecn dtp", 24),
+        ("codel mb-ecn l4s trust-all", 17),
+        ("codel mb-ecn dtp addr-size 9", 27),
+        ("codel mb-ecn dtp flow 1/2/3", 22),
+        ("codel mb-ecn dtp ethertype 5", 27),
+        ("codel sce_threshold 1ms mb-ecn l4s", 0),
+        ("codel mb-ecn l4s lmit 5", 17),
+        ("pfifo | tbf rate 1mbit mb-ecn dtp", 23),
+        ("netem delay 1ms mb-ecn hbh", 16),
         ("netem delay .5ms 1ms .25", 21),
     ] {
         let e = parse(line).expect_err(line);
@@ -210,6 +224,16 @@ fn a_zero_that_tc_would_not_send_keeps_the_default() {
 
 fn warned(line: &str) -> Vec<String> {
     parse(line).unwrap_or_else(|e| panic!("{}", e.render(line))).warnings
+}
+
+#[test]
+fn every_word_of_mb_ecn_is_read_has_an_effect_and_is_printed_back() {
+    for word in mb_ecn::WORDS {
+        let line = format!("pfifo mb-ecn {}", word.sample);
+        let carrier = word.sample.split(' ').next().unwrap_or_default();
+        reads_back(&line);
+        assert_ne!(spec(&line), spec(&format!("pfifo mb-ecn {carrier}")), "{line}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod format;
 pub mod histogram;
+pub mod mb_ecn;
 pub mod own;
 pub mod report;
 pub mod rows;
@@ -91,6 +92,13 @@ pub enum StageStats {
     Netem(Box<netem::Stats>),
     /// link.
     Link(Box<link::Stats>),
+    /// A discipline with multi-bit ECN.
+    Marked {
+        /// The discipline.
+        inner: Box<StageStats>,
+        /// What multi-bit ECN did.
+        mb_ecn: Box<crate::mark::mb_ecn::Stats>,
+    },
     /// fq_codel.
     FqCodel(Box<fq_codel::Stats>),
     /// dualpi2.
@@ -112,6 +120,7 @@ impl StageStats {
             StageStats::Htb(s) => &s.basic,
             StageStats::Netem(s) => &s.basic,
             StageStats::Link(s) => &s.basic,
+            StageStats::Marked { inner, .. } => inner.basic(),
         }
     }
 
@@ -137,6 +146,7 @@ impl StageStats {
             StageStats::Tbf(s) => s.own_queue,
             StageStats::Htb(s) => s.own_queue,
             StageStats::Link(s) => s.own_queue,
+            StageStats::Marked { inner, .. } => inner.has_own_queue(),
             _ => false,
         }
     }
@@ -150,6 +160,7 @@ impl StageStats {
             StageStats::Htb(_) => "htb",
             StageStats::Netem(_) => "netem",
             StageStats::Link(_) => "link",
+            StageStats::Marked { inner, .. } => inner.kind(),
             StageStats::FqCodel(_) => "fq_codel",
             StageStats::Dualpi2(_) => "dualpi2",
             StageStats::Cake(_) => "cake",
@@ -167,6 +178,7 @@ impl StageStats {
             | StageStats::Htb(_)
             | StageStats::Netem(_)
             | StageStats::Link(_) => Vec::new(),
+            StageStats::Marked { inner, .. } => inner.tins(),
             StageStats::Cake(s) => {
                 let name = |(i, t): (usize, &cake::TinStats)| t.name.map_or(format!("Tin {i}"), str::to_string);
                 s.tins.iter().enumerate().map(|(i, t)| (name((i, t)), t.number)).collect()

@@ -43,6 +43,7 @@ pub fn options(stats: &StageStats) -> Map<String, Value> {
         StageStats::Htb(s) => tc_netem::htb_options(s),
         StageStats::Netem(s) => tc_netem::netem_options(s),
         StageStats::Link(s) => tc_netem::link_options(s),
+        StageStats::Marked { inner, .. } => options(inner),
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_options(s),
         StageStats::Cake(s) => object(tc_cake::options_json(s)),
@@ -70,6 +71,10 @@ fn xstats(stats: &StageStats, out: &mut Map<String, Value>) {
         StageStats::Htb(s) => tc_netem::htb_figures(s, out),
         StageStats::Netem(s) => tc_netem::netem_figures(s, out),
         StageStats::Link(s) => tc_netem::link_figures(s, out),
+        StageStats::Marked { inner, mb_ecn } => {
+            xstats(inner, out);
+            out.insert("mb_ecn".into(), super::mb_ecn::figures(mb_ecn));
+        }
         StageStats::FqCodel(s) => tc_fq::fq_codel_json_xstats(s, out),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_json_xstats(s, out),
         StageStats::Cake(s) => out.append(&mut object(tc_cake::xstats_json(s))),

@@ -36,6 +36,7 @@ pub fn options(stats: &StageStats) -> String {
         StageStats::Htb(s) => tc_netem::htb_text(s),
         StageStats::Netem(s) => tc_netem::netem_text(s),
         StageStats::Link(s) => tc_netem::link_text(s),
+        StageStats::Marked { inner, .. } => options(inner),
         StageStats::FqCodel(s) => tc_fq::fq_codel_options(s),
         StageStats::Dualpi2(s) => tc_fq::dualpi2_options(s),
         StageStats::Cake(s) => tc_cake::options_text(s),
@@ -65,6 +66,10 @@ fn xstats(stats: &StageStats, out: &mut String) {
         StageStats::Htb(s) => tc_netem::htb_xstats(s, out),
         StageStats::Netem(s) => tc_netem::netem_xstats(s, out),
         StageStats::Link(s) => tc_netem::link_xstats(s, out),
+        StageStats::Marked { inner, mb_ecn } => {
+            xstats(inner, out);
+            out.push_str(&super::mb_ecn::text(mb_ecn));
+        }
         StageStats::FqCodel(s) => out.push_str(&tc_fq::fq_codel_xstats(s)),
         StageStats::Dualpi2(s) => out.push_str(&tc_fq::dualpi2_xstats(s)),
         StageStats::Cake(s) => tc_cake::xstats_text(s, out),

@@ -26,7 +26,7 @@ pub fn options(pipeline: &Pipeline, now: Instant) -> Value {
             "mtu_ticks": s.peak.map_or(0, |(_, depth, _)| depth / 64),
         }),
         StageStats::Netem(s) => netem_options(&s),
-        StageStats::Link(_) => Value::Null,
+        StageStats::Link(_) | StageStats::Marked { .. } => Value::Null,
         StageStats::Htb(s) => json!({
             "rate2quantum": 10,
             "default": 1,
@@ -80,7 +80,7 @@ fn stage(stage: &dyn Qdisc, base: Instant, now: Instant) -> Value {
         StageStats::Htb(s) => htb(s, base, &mut out),
         StageStats::Netem(s) => netem(s, base, &mut out),
         // No kernel has it, so nothing was recorded of it.
-        StageStats::Link(_) => {}
+        StageStats::Link(_) | StageStats::Marked { .. } => {}
         StageStats::FqCodel(s) => fq_codel(s, &mut out),
         StageStats::Dualpi2(s) => dualpi2(s, &mut out),
         StageStats::Cake(s) => cake_figures::figures(s, base, &mut out),

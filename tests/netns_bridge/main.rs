@@ -3,6 +3,7 @@
 
 #![cfg(feature = "xdp")]
 
+mod control;
 mod frames;
 mod life;
 mod rig;

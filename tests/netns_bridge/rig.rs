@@ -157,7 +157,7 @@ impl Rig {
     }
 }
 
-fn weir_program() -> &'static str {
+pub(crate) fn weir_program() -> &'static str {
     env!("CARGO_BIN_EXE_weir")
 }
 

@@ -4,11 +4,8 @@
 //! A fixed table: keyed hash, chains through the entries, and a list by last use. When it is full the
 //! flow that was quiet longest gives way, which only delays marking.
 
-use std::hash::Hasher;
-
-use siphasher::sip::SipHasher13;
-
 use super::dtp::Key;
+use crate::classify::{FlowKeys, Hashing};
 use crate::time::{Instant, SECOND};
 
 /// Flows remembered.
@@ -99,13 +96,21 @@ impl Learner {
     }
 
     fn bucket(&self, key: &Key) -> usize {
-        let mut h = SipHasher13::new_with_keys(self.keys[0], self.keys[1]);
-        h.write(&key.src);
-        h.write(&key.dst);
-        for part in [key.vlan[0], key.vlan[1], key.eid] {
-            h.write_u16(part);
-        }
-        h.finish() as usize % BUCKETS
+        let wide = |mac: [u8; 6]| {
+            let mut out = [0; 16];
+            out[..6].copy_from_slice(&mac);
+            out
+        };
+        let keys = FlowKeys {
+            src: wide(key.src),
+            dst: wide(key.dst),
+            // So that all parts count.
+            version: 6,
+            vlan: u32::from(key.vlan[0]) << 16 | u32::from(key.vlan[1]),
+            label: key.eid.into(),
+            ..FlowKeys::default()
+        };
+        Hashing::Keyed(self.keys).flow(&keys) as usize % BUCKETS
     }
 
     fn find(&self, key: &Key) -> Option<usize> {

@@ -111,6 +111,12 @@ impl Depth {
         Depth { own: packets, active: 1, total: packets, per_flow: false }
     }
 
+    /// The same but for one packet: that which has just joined.
+    #[must_use]
+    pub fn without_one(self) -> Self {
+        Depth { own: self.own.saturating_sub(1), total: self.total.saturating_sub(1), ..self }
+    }
+
     fn packets(&self, whose: Whose) -> u64 {
         let all = u64::from(self.total);
         match whose {
@@ -172,19 +178,25 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// A marker that knows no flow and no rate yet. `keys` are for the hash of flows.
-    pub fn new(params: &Params, keys: [u64; 2]) -> Self {
+    /// A marker that knows no flow and no rate yet.
+    pub fn new(params: &Params) -> Self {
         let places = |wanted: bool| if wanted { PLACES } else { 0 };
         let protects = params.dtp.is_some() || params.hbh;
         Marker {
             params: params.clone(),
-            learner: Learner::new(keys),
+            learner: Learner::new([0; 2]),
             own_cap: 0,
             saturation: l4s::saturation(Rate::default()),
             accumulators: vec![Accumulator::default(); places(params.l4s)].into(),
             exceeded: vec![false; places(protects)].into(),
             tally: Tally::default(),
         }
+    }
+
+    /// Keys for the hash of flows, before the first packet: others shall not choose flows that
+    /// share a bucket.
+    pub fn seed(&mut self, keys: [u64; 2]) {
+        self.learner = Learner::new(keys);
     }
 
     /// The rate of the link that the queue waits for, if it has one.
@@ -196,7 +208,7 @@ impl Marker {
 
     /// Takes other parameters; what was learned stays.
     pub fn change(&mut self, params: &Params) {
-        let fresh = Marker::new(params, [0; 2]);
+        let fresh = Marker::new(params);
         self.params = fresh.params;
         if self.accumulators.len() != fresh.accumulators.len() {
             self.accumulators = fresh.accumulators;

@@ -304,7 +304,7 @@ fn pass(marker: &mut Marker, bytes: &[u8], behind: u32) -> (Vec<u8>, Packet) {
 
 fn dtp_marker(trust_all: bool) -> Marker {
     let dtp = Dtp { trust_all, ..Dtp::default() };
-    let mut marker = Marker::new(&Params { dtp: Some(dtp), ..Params::default() }, [1, 2]);
+    let mut marker = Marker::new(&Params { dtp: Some(dtp), ..Params::default() });
     marker.set_rate(Some(mbit(5)));
     marker
 }
@@ -325,7 +325,7 @@ fn a_flow_is_marked_from_its_fifth_frame_on_unless_it_is_trusted() {
     assert_eq!(pass(&mut dtp_marker(true), &bytes, 64).0[25..27], [24, 77]);
     let known = Flow { src: bytes[6..12].try_into().unwrap(), dst: bytes[..6].try_into().unwrap(), eid: 2 };
     let dtp = Dtp { flows: vec![known], ..Dtp::default() };
-    let mut marker = Marker::new(&Params { dtp: Some(dtp), ..Params::default() }, [1, 2]);
+    let mut marker = Marker::new(&Params { dtp: Some(dtp), ..Params::default() });
     assert_eq!(pass(&mut marker, &bytes, 64).0[25..27], [24, 81], "no rate is known: the capacity is kept");
 }
 
@@ -410,7 +410,7 @@ fn ect_1_is_marked_by_the_code_and_nothing_else_is() {
         };
         build.frame()
     };
-    let mut marker = Marker::new(&Params { l4s: true, ..Params::default() }, [1, 2]);
+    let mut marker = Marker::new(&Params { l4s: true, ..Params::default() });
     marker.set_rate(Some(mbit(100)));
     assert_eq!(marker.saturation, 21);
     let ecn = |marker: &mut Marker, ds, depth| pass(marker, &udp(ds), depth).1.ecn();
@@ -427,7 +427,7 @@ fn the_option_of_a_host_is_filled_in_and_nothing_else_of_its_packet() {
     bytes.extend(ipv6(16));
     bytes.extend(option);
     bytes.extend([0, 1, 0, 2, 0, 8, 0, 0]);
-    let mut marker = Marker::new(&Params { hbh: true, ..Params::default() }, [1, 2]);
+    let mut marker = Marker::new(&Params { hbh: true, ..Params::default() });
     marker.set_rate(Some(mbit(10)));
     let (out, packet) = pass(&mut marker, &bytes, 6);
     let changed: Vec<usize> = (0..bytes.len()).filter(|i| bytes[*i] != out[*i]).collect();

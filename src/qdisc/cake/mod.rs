@@ -38,6 +38,7 @@ mod tins;
 
 use super::{Cx, Handle, Levels, Observation, Qdisc};
 use crate::classify::Headers;
+use crate::mark::mb_ecn::Depth;
 use crate::packet::Packet;
 use crate::pipeline::Link;
 use crate::pool::Frame;
@@ -256,6 +257,16 @@ impl Qdisc for Cake {
 
     fn ends_by_timer(&self) -> bool {
         true
+    }
+
+    fn depth(&self, packet: &Packet) -> Depth {
+        let tin = &self.tins[usize::from(packet.tin)];
+        Depth {
+            own: tin.flows[packet.queue].queue.len() as u32,
+            active: tin.sparse + tin.bulk,
+            total: self.basic.qlen,
+            per_flow: true,
+        }
     }
 
     fn packets(&self) -> u32 {

@@ -60,9 +60,9 @@ pub struct Counters {
 
     /// Packets that came with CE.
     pub ce_in: u64,
-    /// Packets delivered on which CE was set here by COBALT.
+    /// Packets delivered on which CE was set here, for whatever reason.
     pub ce_made: u64,
-    /// Packets delivered on which CE was set for `ce_threshold` alone.
+    /// Packets delivered above `ce_threshold` that could be marked, if they bore CE already or not.
     pub ce_threshold: u64,
     /// Packets delivered that `sce_threshold` made ECT(1).
     pub sce: u64,

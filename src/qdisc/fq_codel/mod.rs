@@ -8,6 +8,7 @@ mod lists;
 use super::codel::{Law, Source, State, Tally, Ticks};
 use super::{Cx, Handle, Observation, Qdisc, Reason};
 use crate::classify::Headers;
+use crate::mark::mb_ecn::Depth;
 use crate::mark::sce;
 use crate::packet::Packet;
 use crate::pipeline::Link;
@@ -307,6 +308,15 @@ impl Qdisc for FqCodel {
             if is_new && !self.old.is_empty() {
                 self.old.push(&mut self.flows, number);
             }
+        }
+    }
+
+    fn depth(&self, packet: &Packet) -> Depth {
+        Depth {
+            own: self.flows[packet.queue as usize].queue.len() as u32,
+            active: self.new.len() + self.old.len(),
+            total: self.held.basic.qlen,
+            per_flow: true,
         }
     }
 

@@ -15,6 +15,7 @@ use super::{Cx, Observation, Qdisc};
 use crate::classify::Headers;
 use crate::packet::Packet;
 use crate::pool::{Frame, Queue};
+use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
 use crate::units::Rate;
@@ -349,6 +350,20 @@ impl Qdisc for RecordedLink {
 
     fn child(&self) -> Option<&dyn Qdisc> {
         Some(self.child.as_ref())
+    }
+
+    fn child_mut(&mut self) -> Option<&mut dyn Qdisc> {
+        Some(self.child.as_mut())
+    }
+
+    fn can_change(&self, stage: &Stage) -> Result<(), String> {
+        match stage {
+            Stage::Link(p) if *p == self.params => Ok(()),
+            Stage::Link(_) => {
+                Err("link: its record is settled when it begins; end the instance and start it anew".into())
+            }
+            other => Err(super::other_kind("link", other)),
+        }
     }
 }
 

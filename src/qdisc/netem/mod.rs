@@ -215,7 +215,7 @@ impl Netem {
 
     /// Replaces the parameters. Packets under way keep the moment they may leave; without a new
     /// seed the draws go on where they are.
-    pub fn change(&mut self, params: &Params, now: Instant) {
+    pub fn reconfigure(&mut self, params: &Params, now: Instant) {
         self.started = Some(now);
         self.set(params);
     }
@@ -463,10 +463,6 @@ impl Qdisc for Netem {
         }))
     }
 
-    fn observe(&self, packet: &Packet) -> Observation {
-        Observation { queue: Some(-1), time_to_send: Some(packet.released), ..Observation::default() }
-    }
-
     fn can_change(&self, stage: &Stage) -> Result<(), String> {
         match stage {
             Stage::Netem(_) => Ok(()),
@@ -475,9 +471,13 @@ impl Qdisc for Netem {
     }
 
     fn change(&mut self, stage: &Stage, _: Link, now: Instant, _: &mut Cx<'_>) {
-        if let Stage::Netem(p) = stage {
-            Netem::change(self, p, now);
+        if let Stage::Netem(params) = stage {
+            self.reconfigure(params, now);
         }
+    }
+
+    fn observe(&self, packet: &Packet) -> Observation {
+        Observation { queue: Some(-1), time_to_send: Some(packet.released), ..Observation::default() }
     }
 }
 

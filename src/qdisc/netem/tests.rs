@@ -212,7 +212,7 @@ fn the_link_stands_behind_the_delay_and_remembers_only_what_it_holds() {
     let mut bench = Bench::new(slow(0));
     for (at, len, delay) in [(0, 1000, 9), (1, 1000, 1), (2, 1000, 30), (3, 500, 0)] {
         bench.run(START + at * MS);
-        bench.netem.change(&slow(delay * MS), START + at * MS);
+        bench.netem.reconfigure(&slow(delay * MS), START + at * MS);
         bench.arrive(at * MS, len);
     }
     let left: Vec<_> = bench.rest().iter().map(|l| l.1 / MS as i64).collect();
@@ -231,7 +231,7 @@ fn a_negative_delay_on_an_idle_link_is_credit() {
     let mut bench = Bench::new(down(3));
     for (at, by) in [(0, 3), (1, 9), (20, 20)] {
         bench.run(START + at * MS);
-        bench.netem.change(&down(by), START + at * MS);
+        bench.netem.reconfigure(&down(by), START + at * MS);
         bench.arrive(at * MS, 1000);
     }
     let left: Vec<_> = bench.rest().iter().map(|l| l.1 / MS as i64).collect();
@@ -291,7 +291,7 @@ fn ordered_holds_a_packet_to_the_ones_before_it_across_a_change() {
         let mut bench = Bench::new(with(0));
         for (at, delay) in [(0, 20), (1, 5), (2, 12), (3, 0), (50, 30)] {
             bench.run(START + at * MS);
-            bench.netem.change(&with(delay), START + at * MS);
+            bench.netem.reconfigure(&with(delay), START + at * MS);
             bench.arrive(at * MS, 100);
         }
         bench.rest().iter().map(|l| (l.0, l.1 / MS as i64)).collect::<Vec<_>>()

@@ -12,7 +12,7 @@ pub mod sender;
 
 use super::frames::Said;
 use crate::mark::ecn;
-use crate::time::{Instant, SECOND};
+use crate::time::{Instant, MILLISECOND, SECOND};
 use crate::wire::transport::flag;
 use control::{Kind, SlowStart};
 use receiver::{Echo, Receiver, Reply};
@@ -191,7 +191,7 @@ impl Endpoint {
             return None;
         }
         if self.phase == Phase::SynReceived {
-            self.establish(now);
+            self.establish(now, said.stamp.1);
         }
         let rtt = self.on_acknowledgement(now, said);
         if said.len > 0 {
@@ -219,7 +219,7 @@ impl Endpoint {
                 self.peer_initial = said.seq;
                 self.rx.stamp = said.stamp.0;
                 self.ecn = self.config.ecn && said.flags & (flag::ECE | flag::CWR) != 0;
-                self.establish(now);
+                self.establish(now, said.stamp.1);
                 self.ack_due = true;
             }
             Phase::Established if acks => self.ack_due = true,
@@ -227,17 +227,22 @@ impl Endpoint {
         }
     }
 
-    fn establish(&mut self, now: Instant) {
+    fn establish(&mut self, now: Instant, echoed: u32) {
         self.phase = Phase::Established;
         self.syn_again = Instant::NEVER;
         self.progress = now;
         if self.ecn {
             self.rx.set_echo(self.echo);
         }
-        if self.syn_tries <= 1 {
-            self.tx.rtt.sample(now.as_nanos(), now.since(self.syn_at));
-        } else if self.syn_tries > 2 {
-            // A path that loses SYNs deserves a careful start (RFC 6298 §5.7, RFC 5681 §3.1).
+        // A SYN sent more than once is timed by what is echoed of it.
+        let rtt = match self.syn_tries {
+            1 => now.since(self.syn_at),
+            _ => u64::from(sender::stamp(now).wrapping_sub(echoed)) * MILLISECOND,
+        };
+        self.tx.rtt.sample(now.as_nanos(), rtt);
+        if self.syn_tries > 2 && echoed != sender::stamp(self.syn_at) {
+            // A path that loses SYNs deserves a careful start (RFC 5681 §3.1), unless the first one
+            // was only slow.
             self.tx.window.cwnd = 1;
         }
     }
@@ -298,9 +303,7 @@ impl Endpoint {
         }
         let cwr = said.flags & flag::CWR != 0;
         let span = (from, from + u64::from(said.len));
-        if self.rx.data(now, span, said.stamp.0, field, cwr, (self.tx.rtt.timeout(), self.tx.rtt.smoothed()))
-            == Reply::Now
-        {
+        if self.rx.data(now, span, said.stamp.0, field, cwr, self.tx.rtt.timeout()) == Reply::Now {
             self.ack_due = true;
         }
     }

@@ -16,10 +16,8 @@ pub enum Echo {
     Accurate,
 }
 
-/// The shortest delayed acknowledgement, ns (Linux: 40 ms).
-const DELAY_MIN: u64 = 40 * MILLISECOND;
-/// The longest.
-const DELAY_MAX: u64 = 200 * MILLISECOND;
+/// How long an acknowledgement waits for a second segment, ns (Linux: 40 ms and seldom more).
+const DELAY: u64 = 40 * MILLISECOND;
 /// Acknowledgements sent at once when a connection starts, or after a long silence.
 const QUICK: u32 = 16;
 
@@ -50,7 +48,6 @@ pub struct Receiver {
     ece: bool,
     marks: u64,
     quick: u32,
-    ato: u64,
     last_data: Option<Instant>,
     /// When the delayed acknowledgement is due.
     pub due: Instant,
@@ -74,7 +71,6 @@ impl Receiver {
             ece: false,
             marks: 0,
             quick: QUICK,
-            ato: 0,
             last_data: None,
             due: Instant::NEVER,
             mss: mss.into(),
@@ -106,16 +102,8 @@ impl Receiver {
     }
 
     /// Data came: bytes `from..to` with ECN field `ecn_field`; `cwr` if the sender says that it slowed
-    /// down; `rto` and `srtt` are the own timeout and round trip, ns.
-    pub fn data(
-        &mut self,
-        now: Instant,
-        (from, to): Span,
-        stamp: u32,
-        ecn_field: u8,
-        cwr: bool,
-        (rto, srtt): (u64, u64),
-    ) -> Reply {
+    /// down; `rto` is the own retransmission timeout, ns.
+    pub fn data(&mut self, now: Instant, (from, to): Span, stamp: u32, ecn_field: u8, cwr: bool, rto: u64) -> Reply {
         self.segments += 1;
         let marked = ecn_field == ecn::CE;
         match self.echo {
@@ -152,31 +140,21 @@ impl Receiver {
         if urgent || !self.spans.is_empty() || self.quick > 0 || !self.delayed || self.next - self.acked > self.mss {
             return Reply::Now;
         }
-        self.arm(now, srtt);
+        self.arm(now);
         Reply::Later
     }
 
-    fn arm(&mut self, now: Instant, srtt: u64) {
+    fn arm(&mut self, now: Instant) {
         if self.due == Instant::NEVER {
-            // Not longer than a round trip, as far as this end knows it.
-            let longest = srtt.clamp(DELAY_MIN, DELAY_MAX);
-            self.due = now + self.ato.clamp(DELAY_MIN, longest);
+            self.due = now + DELAY;
         }
     }
 
-    /// How long to wait for a second segment follows the pace of arrivals in order, as Linux has it.
-    /// After a long hole in them the sender is helped along.
+    /// After a hole in the arrivals that is longer than the own timeout the sender is helped along,
+    /// as Linux does.
     fn pace(&mut self, now: Instant, rto: u64) {
-        let Some(last) = self.last_data.replace(now) else {
-            self.ato = DELAY_MIN;
-            return;
-        };
-        let gap = now.since(last);
-        if gap <= DELAY_MIN / 2 {
-            self.ato = self.ato / 2 + DELAY_MIN / 2;
-        } else if gap < self.ato {
-            self.ato = (self.ato / 2 + gap).min(rto);
-        } else if gap > rto {
+        let last = self.last_data.replace(now);
+        if last.is_some_and(|last| now.since(last) > rto) {
             self.quick = QUICK;
         }
     }
@@ -184,13 +162,14 @@ impl Receiver {
     /// Notes the bytes; gives whether the sender must know at once: a gap, a gap closed, or bytes that
     /// came twice (RFC 5681 §4.2).
     fn place(&mut self, from: u64, to: u64, stamp: u32) -> bool {
+        // RFC 7323 §4.3: the newest stamp of what begins at or before the edge last acknowledged, be
+        // it new or not.
+        if from <= self.acked {
+            self.stamp = stamp;
+        }
         if to <= self.next || self.spans.iter().any(|(a, b)| *a <= from && to <= *b) {
             self.duplicate = Some((from, to));
             return true;
-        }
-        // RFC 7323 §4.3: the stamp of the segment that the edge last acknowledged lies in.
-        if from <= self.acked {
-            self.stamp = stamp;
         }
         if from <= self.next {
             self.next = to;
@@ -250,7 +229,7 @@ mod tests {
     }
 
     fn take(r: &mut Receiver, n: u64, ecn: u8) -> Reply {
-        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, (1000 * MILLISECOND, 0));
+        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, 1000 * MILLISECOND);
         if reply == Reply::Now {
             r.acknowledge(&mut [(0, 0); 4], 3);
         }
@@ -282,7 +261,7 @@ mod tests {
     fn bytes_that_come_twice_are_named_first_and_once() {
         let mut r = receiver(Echo::Off);
         take(&mut r, 0, 0);
-        r.data(Instant::ZERO, (0, 1000), 0, 0, false, (0, 0));
+        r.data(Instant::ZERO, (0, 1000), 0, 0, false, 0);
         let mut blocks = [(0, 0); 4];
         assert_eq!((r.acknowledge(&mut blocks, 3), blocks[0]), (1, (0, 1000)));
         assert_eq!(r.acknowledge(&mut blocks, 3), 0);
@@ -294,7 +273,7 @@ mod tests {
         take(&mut r, 0, ecn::CE);
         take(&mut r, 1, ecn::ECT_0);
         assert!(r.ece());
-        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, (0, 0));
+        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, 0);
         assert!(!r.ece());
     }
 

@@ -74,9 +74,13 @@ impl Rtt {
         };
     }
 
-    /// The timer went off: twice as long next time (RFC 6298 §5.5).
+    /// The timer went off: twice as long next time (RFC 6298 §5.5). The seed's stack with RFC 793
+    /// doubles the estimate itself, which then has to come down by its smoothing.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
+        if self.estimator == Estimator::Rfc793 {
+            self.timeout = (2 * self.timeout).min(RFC793_MAX);
+        }
     }
 
     /// Something new was acknowledged.
@@ -86,8 +90,10 @@ impl Rtt {
 
     /// How long the timer runs, ns.
     pub fn timeout(&self) -> u64 {
-        let max = if self.estimator == Estimator::Rfc793 { RFC793_MAX } else { MAX };
-        self.timeout.saturating_mul(1 << self.backoff).min(max)
+        match self.estimator {
+            Estimator::Rfc793 => self.timeout,
+            _ => self.timeout.saturating_mul(1 << self.backoff).min(MAX),
+        }
     }
 
     /// Times in a row that the timer went off.
@@ -147,5 +153,15 @@ mod tests {
             rtt.sample(0, 60_000 * MS);
         }
         assert_eq!(rtt.timeout(), RFC793_MAX);
+    }
+
+    #[test]
+    fn with_rfc_793_a_timeout_is_forgotten_only_by_eight_tenths_a_sample() {
+        let mut rtt = Rtt::new(Estimator::Rfc793);
+        (0..5).for_each(|_| rtt.back_off());
+        rtt.progress();
+        assert_eq!(rtt.timeout(), RFC793_MAX);
+        rtt.sample(0, 1000 * MS);
+        assert_eq!(rtt.timeout(), 16_400 * MS);
     }
 }

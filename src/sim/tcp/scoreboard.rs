@@ -255,11 +255,13 @@ impl Scoreboard {
     ) -> Change {
         let mut change = Change::default();
         let foremost = self.foremost;
+        let mut ambiguous = false;
         while let Some(seg) = self.segs.front().filter(|s| s.end <= ack).copied() {
             self.segs.pop_front();
             let first = self.firsts.pop_front();
             change.advanced = true;
             change.since_first = change.since_first.or(first.map(|f| now.since(f)));
+            ambiguous |= seg.times > 1;
             if seg.lost {
                 self.lost_out -= 1;
             }
@@ -277,6 +279,10 @@ impl Scoreboard {
             sampler.delivered(now, &seg);
             Self::learn(&seg, now, min_rtt, foremost, &mut self.rack, &mut change);
             self.foremost = self.foremost.max(seg.end);
+        }
+        if ambiguous {
+            // What waited behind a hole for its retransmission says nothing of the path (Karn's rule).
+            change.rtt_cumulative = None;
         }
         for &block in blocks {
             if block.1 <= ack || self.segs.front().is_some_and(|s| block.1 <= s.start) {

@@ -104,6 +104,8 @@ pub struct Sender {
     most_out: u32,
     last_sent: Instant,
     now: Instant,
+    /// Where the next round trip is timed, for stacks that time one at a time.
+    timed_until: u64,
     /// Segments sent again.
     pub retransmissions: u64,
     /// Times the retransmission timer went off.
@@ -160,6 +162,7 @@ impl Sender {
             most_out: 0,
             last_sent: Instant::ZERO,
             now: Instant::ZERO,
+            timed_until: 0,
             retransmissions: 0,
             timeouts: 0,
             echoed: 0,
@@ -210,7 +213,11 @@ impl Sender {
             sample = Some(u64::from(stamp(now).wrapping_sub(heard.stamp)).max(1) * MILLISECOND);
         }
         if self.rtt.without_karn() {
-            sample = change.since_first;
+            // Small stacks time one segment a round trip.
+            sample = change.since_first.filter(|_| self.una > self.timed_until);
+            if sample.is_some() {
+                self.timed_until = self.nxt;
+            }
         }
         if let Some(rtt) = sample {
             self.rtt.sample(now.as_nanos(), rtt);
@@ -250,7 +257,7 @@ impl Sender {
         if !self.control.is_model() {
             match self.state {
                 State::Cwr | State::Recovery => self.shrink(change.delivered, lost, change.advanced),
-                State::Open | State::Loss if change.delivered > 0 && ack.limited => {
+                State::Open | State::Loss if change.advanced && change.delivered > 0 && ack.limited => {
                     self.control.grow(&mut self.window, &ack);
                 }
                 State::Open | State::Loss => {}
@@ -553,10 +560,8 @@ impl Sender {
         (self.timer, self.deadline) = (Timer::Retransmit, timeout);
         if may_probe {
             let slack = if self.board.packets_out() == 1 { PROBE_DELAYED_ACK } else { TIMER_SLACK };
-            let probe = now + 2 * srtt + slack;
-            if probe < timeout {
-                (self.timer, self.deadline) = (Timer::Probe, probe);
-            }
+            // The probe comes in the timeout's place where that would be first (RFC 8985 §7.2).
+            (self.timer, self.deadline) = (Timer::Probe, timeout.min(now + 2 * srtt + slack));
         }
     }
 
@@ -595,7 +600,8 @@ impl Sender {
             let heard = Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
             self.advance_state(&heard, false, false, false);
             if !self.control.is_model() {
-                self.shrink(0, lost, false);
+                // The delivery that set the timer counts here.
+                self.shrink(1, lost, false);
             }
         }
     }

@@ -51,6 +51,7 @@ fn fill(stage: &mut StageStats, o: &Map<String, Value>) {
         StageStats::Htb(s) => s.basic = basic,
         StageStats::Netem(s) => s.basic = basic,
         StageStats::Link(s) => s.basic = basic,
+        StageStats::Marked { .. } => unreachable!("nothing was recorded of it"),
         StageStats::FqCodel(s) => {
             s.basic = basic;
             s.drop_overlimit = get("drop_overlimit") as u32;

@@ -298,7 +298,7 @@ impl Bbr2 {
             self.inflight_high += whole;
         }
         let full = f64::from(ack.prior_in_flight) >= self.bdp(1.25) + 1.0;
-        let stalled = self.inflight_high.is_finite() && self.round > self.mode_round + 4;
+        let stalled = self.round > self.mode_round + 4;
         if ack.now.since(self.mode_at) > self.min_rtt && (full || stalled) {
             self.next_bandwidth_cycle();
             self.begin_down(ack.now);

@@ -26,7 +26,7 @@ impl Control for Reno {
 pub(super) struct Fixed;
 
 /// The window of a small stack, packets.
-const SMALL: u32 = 2;
+const SMALL: u32 = 4;
 
 impl Control for Fixed {
     fn on_ack(&mut self, window: &mut Window, _: &Ack) {

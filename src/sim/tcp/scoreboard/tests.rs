@@ -95,3 +95,12 @@ fn taking_back_a_loss_restores_the_pipe_and_the_order_of_sending() {
     board.acknowledge(at(1000), 0, &[(9 * MSS, 10 * MSS)], 0, &mut sampler);
     assert_eq!(board.detect(at(1000), 0).0, 9);
 }
+
+#[test]
+fn what_waited_behind_a_retransmission_is_no_round_trip_for_the_timer() {
+    let (mut board, mut sampler) = sent(2);
+    board.timed_out(at(1000), 0);
+    board.resend_lost(at(1000), Snapshot::default());
+    let change = board.acknowledge(at(2000), 2 * MSS, &[], 0, &mut sampler);
+    assert_eq!((change.rtt_cumulative, change.since_first), (None, Some(2_000_000)));
+}

@@ -1,0 +1,197 @@
+//! `weir replay`: recorded frames through a pipeline in virtual time.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
+use weir::pipeline::Link;
+use weir::sim::stages;
+use weir::spec::units;
+use weir::stats::{rows, tc_text};
+use weir::trace::device::CLOCK_BASE;
+use weir::trace::replay::{Fate, Replay};
+
+use super::{CompatArg, Failure, read_spec};
+
+/// Arguments of `weir replay`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The pipeline, as tc would say it: "cake bandwidth 10mbit"
+    #[arg(long, value_name = "SPEC")]
+    qdisc: String,
+    /// Recorded frames: pcap or pcapng, Ethernet
+    #[arg(value_name = "IN.pcap[ng]")]
+    input: PathBuf,
+    /// What leaves, in order of time, each frame with a comment: verdict, sojourn, tin
+    #[arg(value_name = "OUT.pcapng")]
+    output: PathBuf,
+    /// Rate of the line below, or none if it is never busy
+    #[arg(long, default_value = "none", value_name = "RATE|none")]
+    link: String,
+    /// Write dropped frames too, with their reason, at the moment they were dropped
+    #[arg(long)]
+    with_drops: bool,
+    /// Print the stages' statistics at the end
+    #[arg(long)]
+    stats: bool,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which kernel's decisions
+    #[arg(long, default_value = "latest")]
+    compat: CompatArg,
+}
+
+/// A recorded frame: ns since its epoch, length on the wire, bytes kept.
+type Recorded = (u64, u32, Vec<u8>);
+
+/// Runs `weir replay`.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let spec = read_spec(&args.qdisc)?;
+    let link_bps = match args.link.as_str() {
+        "none" => None,
+        word => Some(units::rate(word).map_err(|e| Failure::Words(format!("--link {word}: {e}")))?.bits_per_second()),
+    };
+    let named = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let frames = read(&args.input).map_err(|e| named(&args.input, &e))?;
+    let first = frames.first().ok_or_else(|| named(&args.input, &"no frames in it"))?.0;
+    let link = Link { compat: args.compat.into(), ..Link::default() };
+    let mut replay = Replay::new(spec.build(link), link_bps, args.seed);
+    let file = File::create(&args.output).map_err(|e| named(&args.output, &e))?;
+    let mut out = Writer::begin(file).map_err(|e| named(&args.output, &e))?;
+    let (mut sent, mut marked, mut dropped) = (0u64, 0u64, 0u64);
+    let mut failed = None;
+    let mut take = |fate: Fate| {
+        dropped += u64::from(fate.dropped.is_some());
+        sent += u64::from(fate.dropped.is_none());
+        marked += u64::from(fate.dropped.is_none() && !fate.packet.marks.is_empty());
+        if fate.dropped.is_none() || args.with_drops {
+            let at = first + fate.at.since(CLOCK_BASE);
+            if let Err(e) = out.frame(at, &fate) {
+                failed.get_or_insert(e);
+            }
+        }
+    };
+    let mut last = first;
+    for (at, len, bytes) in frames {
+        // Clocks of captures may step back; time here does not.
+        last = last.max(at);
+        replay.arrive(CLOCK_BASE + (last - first), len, bytes, &mut take);
+    }
+    replay.drain(&mut take);
+    if let Some(e) = failed {
+        return Err(Failure::Run(named(&args.output, &e)));
+    }
+    out.end().map_err(|e| named(&args.output, &e))?;
+    if args.stats {
+        let all = stages(replay.pipeline(), replay.now());
+        rows::rows("replay", &all).iter().for_each(|row| print!("{}", tc_text::stage(row)));
+    }
+    let held = replay.pipeline().packets();
+    let rest = if held > 0 { format!(", {held} never due") } else { String::new() };
+    eprintln!(
+        "{spec}: {} frames, {sent} sent ({marked} marked), {dropped} dropped{rest}",
+        sent + dropped + u64::from(held)
+    );
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<Recorded>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    BufReader::new(file).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    match bytes.first_chunk::<4>() {
+        Some([0x0A, 0x0D, 0x0D, 0x0A]) => read_pcapng(&bytes),
+        _ => read_pcap(&bytes),
+    }
+}
+
+fn ethernet(link: DataLink) -> Result<(), String> {
+    if link == DataLink::ETHERNET { Ok(()) } else { Err(format!("frames of {link:?}; only Ethernet can be replayed")) }
+}
+
+fn read_pcap(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
+    let mut reader = PcapReader::new(bytes).map_err(|e| format!("neither pcap nor pcapng: {e}"))?;
+    ethernet(reader.header().datalink)?;
+    let mut out = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.map_err(|e| format!("frame {}: {e}", out.len() + 1))?;
+        out.push((packet.timestamp.as_nanos() as u64, packet.orig_len, packet.data.into_owned()));
+    }
+    Ok(out)
+}
+
+/// ns per unit of an interface's time stamps, as numerator and denominator.
+fn resolution(interface: &InterfaceDescriptionBlock<'_>) -> (u128, u128) {
+    let found = interface.options.iter().find_map(|o| match o {
+        InterfaceDescriptionOption::IfTsResol(r) => Some(*r),
+        _ => None,
+    });
+    match found.unwrap_or(6) {
+        r if r & 0x80 != 0 => (1_000_000_000, 1 << (r & 0x3F)),
+        r => (1_000_000_000, 10u128.pow(u32::from(r.min(30)))),
+    }
+}
+
+fn read_pcapng(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
+    let mut reader = PcapNgReader::new(bytes).map_err(|e| e.to_string())?;
+    let mut units = Vec::new();
+    let mut out: Vec<Recorded> = Vec::new();
+    while let Some(block) = reader.next_block() {
+        match block.map_err(|e| format!("behind frame {}: {e}", out.len()))? {
+            Block::SectionHeader(_) => units.clear(),
+            Block::InterfaceDescription(interface) => {
+                ethernet(interface.linktype)?;
+                units.push(resolution(&interface));
+            }
+            Block::EnhancedPacket(packet) => {
+                let unit = units.get(packet.interface_id as usize);
+                let (mul, div) = unit.ok_or_else(|| format!("frame {} names no interface", out.len() + 1))?;
+                // The reader gives the raw units as ns.
+                let at = packet.timestamp.as_nanos() * mul / div;
+                out.push((at as u64, packet.original_len, packet.data.into_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+/// Nanoseconds, as the option of an interface has it.
+const NANOSECONDS: u8 = 9;
+
+struct Writer(PcapNgWriter<BufWriter<File>>);
+
+impl Writer {
+    fn begin(file: File) -> Result<Self, String> {
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| e.to_string())?;
+        let interface = InterfaceDescriptionBlock {
+            linktype: DataLink::ETHERNET,
+            snaplen: 0,
+            options: vec![InterfaceDescriptionOption::IfTsResol(NANOSECONDS)],
+        };
+        writer.write_block(&interface.into_block()).map_err(|e| e.to_string())?;
+        Ok(Writer(writer))
+    }
+
+    fn frame(&mut self, at: u64, fate: &Fate) -> Result<(), String> {
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(at),
+            original_len: fate.packet.len,
+            data: fate.bytes.as_slice().into(),
+            options: vec![EnhancedPacketOption::Comment(fate.comment().into())],
+        };
+        self.0.write_block(&block.into_block()).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    fn end(self) -> Result<(), String> {
+        self.0.into_inner().flush().map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,206 @@
+//! Pictures of a run as SVG without a script: series over time, and distributions with a log tail.
+//! Colours come from the page (`page.rs`), so that they fit light and dark.
+
+use std::fmt::Write;
+
+use hdrhistogram::Histogram;
+
+/// Size of a picture, and the room for its axes.
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 40.0;
+/// Lines that have a name in the legend; more would not be told apart.
+const NAMED: usize = 12;
+
+/// A line of a picture.
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its points; `x` must not fall.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What an axis says.
+pub struct Axes<'a> {
+    /// Under the picture.
+    pub x: &'a str,
+    /// At its side.
+    pub y: &'a str,
+    /// Whether `y` is logarithmic.
+    pub log: bool,
+}
+
+/// A round step that makes about five of `span`.
+fn step(span: f64) -> f64 {
+    let raw = (span / 5.0).max(1e-12);
+    let power = 10f64.powf(raw.log10().floor());
+    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|n| n * power >= raw).unwrap_or(10.0);
+    nice * power
+}
+
+fn number(x: f64) -> String {
+    let text = if x.abs() >= 100.0 || x == x.trunc() { format!("{x:.0}") } else { format!("{x:.3}") };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The scale of the vertical axis.
+struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+}
+
+impl Scale {
+    fn of(lines: &[Line], log: bool) -> Scale {
+        let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1)).filter(|y| !log || *y > 0.0);
+        let high = values().fold(0.0, f64::max);
+        if log {
+            let low = values().fold(f64::MAX, f64::min).min(high);
+            let low = 10f64.powf(low.max(1e-6).log10().floor());
+            Scale { low, high: 10f64.powf(high.max(low * 1.01).log10().ceil()), log }
+        } else {
+            let tick = step(high.max(1e-9));
+            Scale { low: 0.0, high: (high.max(1e-9) / tick).ceil() * tick, log }
+        }
+    }
+
+    /// The share of the height, from below.
+    fn share(&self, y: f64) -> f64 {
+        if self.log {
+            (y.max(self.low).log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
+        } else {
+            (y - self.low) / (self.high - self.low)
+        }
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            let decades = (self.high / self.low).log10().round() as i32;
+            return (0..=decades).map(|d| self.low * 10f64.powi(d)).collect();
+        }
+        let tick = step(self.high);
+        (0..).map(|i| f64::from(i) * tick).take_while(|y| *y <= self.high * 1.0001).collect()
+    }
+}
+
+/// Lines over a common `x` axis.
+pub fn lines(axes: &Axes<'_>, lines: &[Line]) -> String {
+    let last = lines.iter().flat_map(|l| l.points.last()).map(|p| p.0).fold(1e-9, f64::max);
+    let tick = step(last);
+    let ticks: Vec<(f64, String)> =
+        (0..).map(|i| f64::from(i) * tick).take_while(|x| *x <= last * 1.0001).map(|x| (x / last, number(x))).collect();
+    picture(axes, lines, &ticks, |x| x / last)
+}
+
+/// Distributions of ns as percentiles in ms; each further nine has the same room.
+pub fn percentiles(y: &str, histograms: &[(String, Histogram<u64>)]) -> String {
+    let nines = 5.0;
+    let share = |q: f64| (-(1.0 - q).max(10f64.powf(-nines)).log10() / nines).clamp(0.0, 1.0);
+    let curve = |(name, h): &(String, Histogram<u64>)| Line {
+        name: name.clone(),
+        points: h.iter_quantiles(4).map(|v| (v.quantile_iterated_to(), v.value_iterated_to() as f64 / 1e6)).collect(),
+    };
+    let curves: Vec<Line> = histograms.iter().filter(|(_, h)| !h.is_empty()).map(curve).collect();
+    let ticks = [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")];
+    let ticks: Vec<(f64, String)> = ticks.iter().map(|(q, t)| (share(*q), t.to_string())).collect();
+    picture(&Axes { x: "percentile", y, log: true }, &curves, &ticks, share)
+}
+
+fn picture(axes: &Axes<'_>, lines: &[Line], ticks: &[(f64, String)], share: impl Fn(f64) -> f64) -> String {
+    let scale = Scale::of(lines, axes.log);
+    let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
+    let x_at = |x: f64| LEFT + share(x) * width;
+    let y_at = |y: f64| TOP + (1.0 - scale.share(y)) * height;
+    let mut out = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escaped(axes.y));
+    for y in scale.ticks() {
+        let at = y_at(y);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            at + 4.0,
+            number(y)
+        );
+    }
+    for (x, text) in ticks {
+        let at = LEFT + x * width;
+        let _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+            HEIGHT - BOTTOM + 16.0
+        );
+    }
+    let _ = write!(
+        out,
+        "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        LEFT + width / 2.0,
+        HEIGHT - 6.0,
+        escaped(axes.x),
+        TOP + height / 2.0,
+        escaped(axes.y)
+    );
+    for (i, line) in lines.iter().enumerate() {
+        let points: Vec<String> = line
+            .points
+            .iter()
+            .filter(|(_, y)| !axes.log || *y > 0.0)
+            .map(|(x, y)| format!("{:.1},{:.1}", x_at(*x), y_at(*y)))
+            .collect();
+        let _ = write!(
+            out,
+            "<polyline class=\"c{}\" points=\"{}\"><title>{}</title></polyline>",
+            i % 8,
+            points.join(" "),
+            escaped(&line.name)
+        );
+    }
+    out.push_str("</svg>");
+    legend(&mut out, lines);
+    out
+}
+
+fn legend(out: &mut String, lines: &[Line]) {
+    out.push_str("<p class=\"legend\">");
+    for (i, line) in lines.iter().take(NAMED).enumerate() {
+        let _ = write!(out, "<span><i class=\"c{}\"></i>{}</span>", i % 8, escaped(&line.name));
+    }
+    if lines.len() > NAMED {
+        let _ = write!(out, "<span>and {} more</span>", lines.len() - NAMED);
+    }
+    out.push_str("</p>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(points: &[(f64, f64)]) -> Line {
+        Line { name: "a<b".into(), points: points.to_vec() }
+    }
+
+    #[test]
+    fn steps_are_round_numbers() {
+        assert_eq!([7.0, 48.0, 100.0, 0.3].map(step), [2.0, 10.0, 20.0, 0.1]);
+    }
+
+    #[test]
+    fn a_line_from_corner_to_corner_ends_in_the_corners() {
+        let svg = lines(&Axes { x: "s", y: "Mbit/s", log: false }, &[line(&[(0.0, 0.0), (10.0, 100.0)])]);
+        assert!(svg.contains("points=\"64.0,240.0 846.0,14.0\""), "{svg}");
+        assert!(svg.contains("a&lt;b"));
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_picture_too() {
+        let svg = lines(&Axes { x: "s", y: "ms", log: true }, &[line(&[])]);
+        assert!(svg.starts_with("<svg") && !svg.contains("NaN"), "{svg}");
+    }
+}

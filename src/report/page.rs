@@ -1,0 +1,125 @@
+//! One self-contained page for a run: figures and pictures, no script, nothing fetched.
+
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use super::charts::{Axes, Line, lines, percentiles};
+use super::summary::{self, PERCENTILES, percentile};
+use crate::scenario::result::{FlowResult, Outcome, PortResult};
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#59636e;--grid:#d8dee4;--c0:#0969da;--c1:#bc4c00;--c2:#1a7f37;--c3:#8250df;--c4:#bf3989;--c5:#9a6700;--c6:#0e7c86;--c7:#57606a}
+@media (prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--dim:#9198a1;--grid:#30363d;--c0:#58a6ff;--c1:#f0883e;--c2:#56d364;--c3:#bc8cff;--c4:#ff7bbf;--c5:#e3b341;--c6:#39c5cf;--c7:#b1bac4}}
+body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin:2rem 0 .4rem}.dim{color:var(--dim)}
+pre{overflow-x:auto;padding:.8rem;border:1px solid var(--grid);border-radius:6px;font:13px/1.45 ui-monospace,monospace}
+svg{width:100%;height:auto}.grid{stroke:var(--grid)}.tick,.axis{fill:var(--dim);font:12px system-ui,sans-serif}
+polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.legend{display:flex;flex-wrap:wrap;gap:.2rem 1rem;margin:.2rem 0;font-size:13px}
+.legend i{display:inline-block;width:1.1em;height:3px;margin-right:.4em;vertical-align:middle}
+polyline.c0{stroke:var(--c0)}polyline.c1{stroke:var(--c1)}polyline.c2{stroke:var(--c2)}polyline.c3{stroke:var(--c3)}polyline.c4{stroke:var(--c4)}polyline.c5{stroke:var(--c5)}polyline.c6{stroke:var(--c6)}polyline.c7{stroke:var(--c7)}
+i.c0{background:var(--c0)}i.c1{background:var(--c1)}i.c2{background:var(--c2)}i.c3{background:var(--c3)}i.c4{background:var(--c4)}i.c5{background:var(--c5)}i.c6{background:var(--c6)}i.c7{background:var(--c7)}
+";
+
+/// The page.
+pub fn page(outcome: &Outcome, manifest: &Value) -> String {
+    let scenario = &outcome.scenario;
+    let title = escaped(&scenario.name);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p class=\"dim\">{}: seed {}, {:.1} s, weir {}</p>\n",
+        escaped(&scenario.title),
+        outcome.seed,
+        outcome.elapsed as f64 / 1e9,
+        env!("CARGO_PKG_VERSION")
+    );
+    out += &format!("<pre>{}</pre>\n", escaped(&summary::text(outcome)));
+    let tcp: Vec<&FlowResult> = outcome.flows.iter().filter(|f| f.kind != "ping").collect();
+    let has_points = tcp.iter().any(|f| !f.points.is_empty());
+    section(&mut out, "Throughput", &over_time(&tcp, outcome, "Mbit/s", false, throughput));
+    let all: Vec<&FlowResult> = outcome.flows.iter().collect();
+    section(&mut out, "Round trips over time", &over_time(&all, outcome, "mean round trip, ms", false, round_trips));
+    let groups: Vec<(String, Histogram<u64>)> =
+        outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
+    section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(&groups)));
+    if has_points {
+        section(&mut out, "Congestion window", &over_time(&tcp, outcome, "packets", false, windows));
+        section(&mut out, "Retransmission timeout", &over_time(&tcp, outcome, "timeout, ms", true, timeouts));
+    }
+    if !outcome.ports.is_empty() {
+        let sojourns: Vec<(String, Histogram<u64>)> =
+            outcome.ports.iter().map(|p| (p.name.clone(), p.total.clone())).collect();
+        section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
+        section(&mut out, "Queue depth", &ports(outcome, "packets", |d, _| f64::from(d.packets)));
+        section(&mut out, "Longest sojourn in each interval", &ports(outcome, "ms", |d, _| d.worst as f64 / 1e6));
+        let rate = 1e9 / scenario.interval as f64;
+        section(&mut out, "Drops", &ports(outcome, "drops per second", |d, last| (d.drops - last.drops) as f64 * rate));
+        section(&mut out, "Marks", &ports(outcome, "marks per second", |d, last| (d.marks - last.marks) as f64 * rate));
+    }
+    let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
+    out += &format!("<h2>Manifest</h2><pre>{}</pre>\n", escaped(&text.replace("\\n", "\n")));
+    out + "</body></html>\n"
+}
+
+fn section(out: &mut String, title: &str, body: &str) {
+    *out += &format!("<h2>{title}</h2>{body}\n");
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+type Series = fn(&FlowResult, &Outcome) -> Vec<(f64, f64)>;
+
+fn over_time(flows: &[&FlowResult], outcome: &Outcome, y: &str, log: bool, series: Series) -> String {
+    let all: Vec<Line> = flows.iter().map(|f| Line { name: f.name.clone(), points: series(f, outcome) }).collect();
+    let shown: Vec<Line> = all.into_iter().filter(|l| !l.points.is_empty()).collect();
+    lines(&Axes { x: "s", y, log }, &shown)
+}
+
+fn seconds(i: usize, outcome: &Outcome) -> f64 {
+    (i + 1) as f64 * outcome.scenario.interval as f64 / 1e9
+}
+
+fn throughput(f: &FlowResult, o: &Outcome) -> Vec<(f64, f64)> {
+    let mbit = |bytes: u64| bytes as f64 * 8e3 / o.scenario.interval as f64;
+    f.series.iter().enumerate().map(|(i, b)| (seconds(i, o), mbit(*b))).collect()
+}
+
+fn round_trips(f: &FlowResult, o: &Outcome) -> Vec<(f64, f64)> {
+    let known = f.rtt_series.iter().enumerate().filter(|(_, s)| s.0 > 0);
+    known.map(|(i, s)| (seconds(i, o), s.1 as f64 / 1e6)).collect()
+}
+
+fn windows(f: &FlowResult, _: &Outcome) -> Vec<(f64, f64)> {
+    f.points.iter().map(|p| (p.at as f64 / 1e9, f64::from(p.cwnd))).collect()
+}
+
+fn timeouts(f: &FlowResult, _: &Outcome) -> Vec<(f64, f64)> {
+    f.points.iter().map(|p| (p.at as f64 / 1e9, p.timeout as f64 / 1e6)).collect()
+}
+
+fn ports(
+    outcome: &Outcome,
+    y: &str,
+    value: impl Fn(&crate::scenario::result::Depth, &crate::scenario::result::Depth) -> f64,
+) -> String {
+    let line = |p: &PortResult| {
+        let pairs = p.depth.windows(2).map(|w| (w[1].at.since(outcome.origin) as f64 / 1e9, value(&w[1], &w[0])));
+        Line { name: p.name.clone(), points: pairs.collect() }
+    };
+    let all: Vec<Line> = outcome.ports.iter().map(line).collect();
+    lines(&Axes { x: "s", y, log: false }, &all)
+}
+
+/// The seed's rows of percentiles.
+fn rows(groups: &[(String, Histogram<u64>)]) -> String {
+    let mut table = vec![vec!["percentile".to_string()]];
+    table[0].extend(groups.iter().map(|g| g.0.clone()));
+    for p in PERCENTILES {
+        let mut row = vec![format!("p{p}")];
+        row.extend(
+            groups.iter().map(|(_, h)| if h.is_empty() { "-".into() } else { format!("{:.3}", percentile(h, p)) }),
+        );
+        table.push(row);
+    }
+    format!("<pre>{}</pre>", escaped(&summary::table(&table)))
+}
