@@ -147,6 +147,18 @@ fn a_nic_is_found_by_its_alternative_name_and_followed_when_it_is_renamed() {
 }
 
 #[test]
+fn a_nic_without_carrier_is_made_ready_with_a_warning() {
+    with_a_pair(|| {
+        let directory = directory("no-carrier");
+        ip("link set n1 down");
+        let guard = NicGuard::prepare(&name("n0"), &directory).expect("its cable may come later");
+        assert_eq!(guard.warnings(), ["n0: no carrier; packets pass when something is at its other end"]);
+        guard.restore().expect("nothing in the way");
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
 fn a_nic_that_is_gone_at_the_end_leaves_nothing_behind() {
     with_a_pair(|| {
         let directory = directory("gone");

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
-use super::{Error, IfName, NicFacts, Verdict, ethtool, netlink, nic_checks, when};
+use super::{Error, IfName, NicFacts, Verdict, ethtool, netlink, nic_checks, wait_for_carrier, when};
 
 /// What is switched off, and what would go wrong with it on.
 pub(super) const SWITCHED_OFF: [(&str, &str); 8] = [
@@ -25,6 +26,10 @@ pub(super) const SWITCHED_OFF: [(&str, &str); 8] = [
 ];
 
 const FORMAT: u32 = 1;
+/// A link is back when it has had carrier for so long ...
+const STABLE: Duration = Duration::from_millis(500);
+/// ... and is not waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The original settings of a NIC, as kept in its file while they are changed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +127,7 @@ impl NicGuard {
         let mut guard =
             NicGuard { facts, originally_on, file, warnings: Vec::new(), restored: false, _promiscuous: promiscuous };
         guard.switch_off(&features)?;
+        guard.await_link()?;
         Ok(guard)
     }
 
@@ -159,6 +165,17 @@ impl NicGuard {
                 self.warnings
                     .push(format!("{name}: {feature} stays on, the driver does not let it be switched off: {harm}"));
             }
+        }
+        Ok(())
+    }
+
+    /// Some NICs reset their link for a change of features; then it is waited for, and not for ever.
+    fn await_link(&mut self) -> Result<(), Error> {
+        let name = &self.facts.name;
+        let link = netlink::link(self.facts.index).map_err(when(format_args!("{name} is gone")))?;
+        let back = link.carrier || (self.facts.carrier && wait_for_carrier(self.facts.index, STABLE, PATIENCE)?);
+        if !back {
+            self.warnings.push(format!("{name}: no carrier; packets pass when something is at its other end"));
         }
         Ok(())
     }

@@ -396,7 +396,7 @@ impl Endpoint {
         let echo = match self.rx.echo() {
             Echo::Accurate => {
                 let count = (self.rx.marks() + 5) as u16;
-                ((count >> 2 & 1) * flag::AE) | ((count >> 1 & 1) * flag::CWR) | ((count & 1) * flag::ECE)
+                (((count >> 2) & 1) * flag::AE) | (((count >> 1) & 1) * flag::CWR) | ((count & 1) * flag::ECE)
             }
             _ => u16::from(ece) * flag::ECE,
         };
