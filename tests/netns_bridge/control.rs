@@ -14,7 +14,7 @@ fn weir(words: &[&str]) -> (i32, String, String) {
     (output.status.code().expect("not by a signal"), text(&output.stdout), text(&output.stderr))
 }
 
-fn stats(name: &str) -> Vec<Value> {
+pub(super) fn stats(name: &str) -> Vec<Value> {
     let (code, text, error) = weir(&["stats", "-j", name]);
     assert_eq!(code, 0, "{error}");
     serde_json::from_str(&text).expect("JSON")

@@ -213,7 +213,8 @@ fn what_waits_when_the_link_goes_is_dropped_as_stale_and_traffic_comes_back_with
     rig.b.sh("ip link set b0 down");
     wait_until("the loss of the link is seen", || bridge.said().contains("ins is down"));
     // A second without link, and what waited is not worth sending any more.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let stale = || super::control::stats("flap")[0]["weir"]["dropped"]["by_reason"]["stale"]["packets"].as_u64();
+    wait_until("what waited is stale", || stale() > Some(0));
     rig.b.sh("ip link set b0 up");
     wait_until("its return is seen", || bridge.said().contains("ins is up"));
     transfer.goes_on("after the link came back", 50_000);
@@ -221,24 +222,4 @@ fn what_waits_when_the_link_goes_is_dropped_as_stale_and_traffic_comes_back_with
     let down = &bridge.end()["directions"][0];
     assert!(down["dropped"]["by_reason"]["stale"]["packets"].as_u64() > Some(0), "{down}");
     assert_eq!(down["census_missing"], 0);
-}
-
-#[test]
-fn a_sleeping_bridge_costs_nothing_when_idle() {
-    if !possible() {
-        return;
-    }
-    let rig = Rig::new();
-    let bridge = rig.bridge("--name idle --poll sleep");
-    let ticks = || -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", bridge.pid())).expect("it lives");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-        fields[11..13].iter().map(|f| f.parse::<u64>().expect("a number")).sum()
-    };
-    let before = ticks();
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    let used = ticks() - before;
-    let hertz: u64 = run("getconf CLK_TCK").trim().parse().expect("a number");
-    assert!(used * 100 <= 3 * hertz * 2, "{used} ticks in 3 s");
-    bridge.end();
 }
