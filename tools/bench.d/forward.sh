@@ -19,6 +19,7 @@ children=()
 finish() {
 	local child name
 	trap '' INT TERM
+	[ -z "${middle:-}" ] || children+=("$middle")
 	for child in "${children[@]}"; do kill -TERM "$child" 2>/dev/null || true; done
 	for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
 	for name in $client $router $server; do ip netns del "$name" 2>/dev/null || true; done
@@ -32,6 +33,13 @@ in_ns() { # only the network: `ip netns exec` would hide what is pinned
 	local name=$1
 	shift
 	nsenter --net="/run/netns/$name" -- "$@" 9>&-
+}
+
+# The same in the background. Not through a function: $! must be the program itself and no shell around it.
+spawn_in_ns() {
+	local name=$1
+	shift
+	nsenter --net="/run/netns/$name" -- "$@" 9>&- &
 }
 
 exec 9>/tmp/weir-net.lock
@@ -49,7 +57,7 @@ for name in $client $server; do
 	number=$((number + 1))
 done
 for name in inside outside; do in_ns $router ip link set dev $name up; done
-in_ns $server "$weir" load serve 10.97.0.2:5201 --duration 3600 &
+spawn_in_ns $server "$weir" load serve 10.97.0.2:5201 --duration 3600
 children+=($!)
 
 # The three of them, each started and ended anew for every measurement.
@@ -58,12 +66,12 @@ start() {
 	weir*)
 		local how=()
 		read -r -a how <<<"${1#weir}"
-		in_ns $router "$weir" bridge outside inside --down 'pfifo limit 1000000' --up 'pfifo limit 1000000' "${how[@]}" \
-			>"$scratch/weir.out" 2>"$scratch/weir.err" &
+		spawn_in_ns $router "$weir" bridge outside inside --down 'pfifo limit 1000000' --up 'pfifo limit 1000000' "${how[@]}" \
+			>"$scratch/weir.out" 2>"$scratch/weir.err"
 		middle=$!
 		;;
 	bare)
-		in_ns $router "$scratch/bare" outside inside 3600 >/dev/null &
+		spawn_in_ns $router "$scratch/bare" outside inside 3600 >/dev/null
 		middle=$!
 		;;
 	kernel)
