@@ -136,7 +136,8 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Words(message)) => {
-            eprintln!("weir: {message}");
+            // No prefix: the message may begin with the line that its marks stand under.
+            eprintln!("{message}");
             ExitCode::from(2)
         }
     }

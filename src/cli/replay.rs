@@ -11,7 +11,6 @@ use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPa
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
 use weir::pipeline::Link;
-use weir::sim::stages;
 use weir::spec::units;
 use weir::stats::{rows, tc_text};
 use weir::trace::device::CLOCK_BASE;
@@ -90,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     out.end().map_err(|e| named(&args.output, &e))?;
     if args.stats {
-        let all = stages(replay.pipeline(), replay.now());
+        let all = replay.pipeline().stats(replay.now());
         rows::rows("replay", &all).iter().for_each(|row| print!("{}", tc_text::stage(row)));
     }
     let held = replay.pipeline().packets();

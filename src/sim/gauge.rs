@@ -6,7 +6,6 @@ use crate::packet::Packet;
 use crate::pipeline::Pipeline;
 use crate::qdisc::Reason;
 use crate::scenario::result::{Depth, PortResult, Verdict, nanoseconds};
-use crate::stats::StageStats;
 use crate::time::Instant;
 
 /// The instruments of one port.
@@ -136,17 +135,7 @@ impl Gauge {
             peak: (self.peak_packets, self.peak_bytes),
             depth: self.depth,
             verdicts: self.verdicts.unwrap_or_default(),
-            stages: stages(pipeline, now),
+            stages: pipeline.stats(now),
         }
     }
-}
-
-/// The counters of all stages, children before their parents.
-pub fn stages(pipeline: &Pipeline, now: Instant) -> Vec<StageStats> {
-    let mut out = Vec::new();
-    for stage in pipeline.stages() {
-        out.extend(stage.child().map(|child| child.stats(now)));
-        out.push(stage.stats(now));
-    }
-    out
 }

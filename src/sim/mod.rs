@@ -17,7 +17,6 @@ pub mod record;
 pub mod tcp;
 
 pub use build::{SENDERS, build};
-pub use gauge::stages;
 
 use applications::App;
 use events::Events;

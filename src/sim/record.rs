@@ -2,7 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-use super::gauge::stages;
 use super::tcp::Phase;
 use super::{ORIGIN, elapsed};
 use crate::pipeline::Pipeline;
@@ -187,7 +186,7 @@ pub(super) fn dump(ports: &[(String, &Pipeline, u32)], now: Instant) -> String {
     for (name, pipeline, flying) in ports {
         let (packets, bytes) = (pipeline.packets(), pipeline.bytes());
         let _ = writeln!(out, "{name}: {packets} packets, {bytes} bytes held; {flying} in flight behind it");
-        for stage in stages(pipeline, now) {
+        for stage in pipeline.stats(now) {
             let _ = writeln!(out, "  {stage:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::rig::{Rig, Transfer, possible, run, wait_until};
+use super::rig::{Rig, Transfer, possible, wait_until};
 
 /// The number in the name of the rig's middle namespace.
 fn namespace_number(rig: &Rig) -> String {
