@@ -218,7 +218,11 @@ proptest! {
             prop_assert_eq!((ours.ttl(), ours.protocol()), (theirs.ttl(), theirs.protocol().0));
             prop_assert_eq!((ours.source(), ours.destination()), (theirs.source(), theirs.destination()));
             prop_assert_eq!(ours.checksum(), theirs.header_checksum());
-            prop_assert_eq!(ours.checksum_is_right(), theirs.to_header().calc_header_checksum() == theirs.header_checksum());
+            // etherparse counts the reserved flag as zero, and knows only one of the two zeros of RFC 1071.
+            if b[6] & 0x80 == 0 {
+                let (wanted, found) = (theirs.to_header().calc_header_checksum(), theirs.header_checksum());
+                prop_assert_eq!(ours.checksum_is_right(), wanted == found || (wanted, found) == (0, 0xffff));
+            }
             prop_assert!(ours.payload().len() <= b.len() - ours.header_len());
         }
     }
