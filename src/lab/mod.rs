@@ -6,6 +6,7 @@
 pub mod course;
 #[cfg(feature = "xdp")]
 pub mod flows;
+pub mod guest;
 pub mod load;
 #[cfg(feature = "xdp")]
 pub mod machine;
