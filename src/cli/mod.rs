@@ -6,6 +6,7 @@ mod compare;
 mod control;
 mod doctor;
 mod explain;
+mod guest;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
@@ -43,6 +44,8 @@ enum Command {
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// A command in a whole Linux in virtual time, which tools/guest builds
+    Guest(guest::Args),
     /// What tc -s qdisc show would print for a running instance, and more
     Stats(control::Stats),
     /// Which instances are running
@@ -72,6 +75,8 @@ pub(crate) enum Failure {
     Run(String),
     /// Words that cannot be understood: exit code 2.
     Words(String),
+    /// Another program ended with this code and has said why.
+    Code(u8),
 }
 
 impl From<String> for Failure {
@@ -122,6 +127,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Hist(args) => control::hist(&args),
         Command::Change(args) => control::change(&args),
         Command::Top(args) => top::run(&args),
+        Command::Guest(args) => guest::run(args),
         Command::Load(args) => load::run(args),
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),
@@ -135,6 +141,7 @@ pub(crate) fn main() -> ExitCode {
             eprintln!("weir: {message}");
             ExitCode::from(1)
         }
+        Err(Failure::Code(code)) => ExitCode::from(code),
         Err(Failure::Words(message)) => {
             // No prefix: the message may begin with the line that its marks stand under.
             eprintln!("{message}");

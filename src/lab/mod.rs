@@ -2,6 +2,7 @@
 //!
 //! Everything blocks and sleeps; nothing spins. So it also runs in a guest whose clock stands still while code runs.
 
+pub mod guest;
 pub mod load;
 pub mod ping;
 pub mod senders;
