@@ -192,8 +192,8 @@ mod tests {
         );
         let before = all[0].legs[0].spec();
         let after = all[0].steps[0].specs[0].as_ref().expect("a change");
-        assert!(before.to_string().ends_with("tbf rate 50mbit burst 3028"), "{before}");
-        assert!(after.to_string().ends_with("tbf rate 10mbit burst 3028") && after.same_kind(&before), "{after}");
+        assert!(before.to_string().ends_with("tbf rate 50mbit burst 3028b"), "{before}");
+        assert!(after.to_string().ends_with("tbf rate 10mbit burst 3028b") && after.same_kind(&before), "{after}");
     }
 
     #[test]
