@@ -2,11 +2,14 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod cases;
 mod compare;
 mod control;
 mod doctor;
 mod explain;
 mod guest;
+#[cfg(feature = "xdp")]
+mod lab;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
@@ -40,6 +43,9 @@ enum Command {
     Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
     Sim(sim::Args),
+    /// Run a scenario live: the kernel's TCP in namespaces made for it, and weir between them
+    #[cfg(feature = "xdp")]
+    Lab(lab::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
@@ -120,6 +126,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Bridge(args) => bridge::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
+        #[cfg(feature = "xdp")]
+        Command::Lab(args) => lab::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),
         Command::List(args) => control::list(&args),
