@@ -13,7 +13,7 @@ use weir::lab::course::Course;
 use weir::lab::noise::{self, Noise};
 use weir::lab::router::Manner;
 use weir::lab::run::{Order, RouterKind, Run};
-use weir::lab::{flows, senders};
+use weir::lab::{congestion_control, flows};
 use weir::report::{folder, repeats, summary};
 use weir::run::worker::{Poll, cores};
 use weir::scenario::builtin::Case;
@@ -62,7 +62,7 @@ struct Done {
 
 /// Runs `weir lab`.
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let senders = senders::available();
+    let senders = congestion_control::senders();
     let senders: Vec<&str> = senders.iter().map(String::as_str).collect();
     if args.common.list {
         print!("{}", cases::list(&senders));

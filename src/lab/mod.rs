@@ -3,6 +3,8 @@
 //! Everything blocks and sleeps; nothing spins. So it also runs in a guest whose clock stands still while code runs.
 
 #[cfg(feature = "xdp")]
+pub mod congestion_control;
+#[cfg(feature = "xdp")]
 pub mod course;
 #[cfg(feature = "xdp")]
 pub mod flows;

@@ -6,6 +6,7 @@ use std::thread;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::congestion_control::{DCTCP, Dctcp};
 use super::course::{Course, Meter};
 use super::flows::{self, End, Pinging, Running};
 use super::plan::{self, Router};
@@ -61,6 +62,7 @@ pub struct Run {
     noise: Option<Histogram<u64>>,
     scenario: Scenario,
     about: Value,
+    _dctcp: Option<Dctcp>,
 }
 
 impl Run {
@@ -70,7 +72,12 @@ impl Run {
     /// What is in the way; nothing is left behind then.
     pub fn start(order: Order<'_>) -> std::result::Result<Run, Error> {
         let scenario = order.scenario;
-        let tasks = flows::tasks(scenario, order.seed)?;
+        let mut tasks = flows::tasks(scenario, order.seed)?;
+        let wants_dctcp = |t: &flows::Task| !t.is_udp() && t.tcp.sender == DCTCP;
+        let dctcp = tasks.iter().any(wants_dctcp).then(Dctcp::get).transpose()?;
+        for (task, dctcp) in tasks.iter_mut().filter(|t| wants_dctcp(t)).zip(dctcp.iter().cycle()) {
+            task.control = dctcp.name().into();
+        }
         let mut about = machine::facts();
         let RouterKind::Weir(other) = order.router;
         let mut routers = plan::routers(scenario);
@@ -105,6 +112,7 @@ impl Run {
             noise: order.noise,
             scenario: scenario.clone(),
             about,
+            _dctcp: dctcp,
         })
     }
 
