@@ -70,6 +70,5 @@ fn register(name: &str) -> io::Result<(Link, Object)> {
     let mut object = open.load().map_err(bpf)?;
     let mut map = object.maps_mut().find(|m| m.name() == DCTCP).ok_or_else(|| io::Error::other("no operations"))?;
     let link = map.attach_struct_ops().map_err(bpf)?;
-    drop(map);
     Ok((link, object))
 }

@@ -9,6 +9,8 @@ pub mod course;
 #[cfg(feature = "xdp")]
 pub mod flows;
 pub mod guest;
+#[cfg(feature = "xdp")]
+pub mod kernel_router;
 pub mod load;
 #[cfg(feature = "xdp")]
 pub mod machine;
