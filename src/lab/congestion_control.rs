@@ -8,6 +8,7 @@ use std::io;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 
 use super::{Error, senders};
+use crate::port::xdp::notes;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dctcp.bpf.o"));
 
@@ -59,7 +60,8 @@ impl Dctcp {
 }
 
 fn register(name: &str) -> io::Result<(Link, Object)> {
-    let bpf = |e: libbpf_rs::Error| io::Error::other(format!("{e:#}"));
+    let bpf = |e: libbpf_rs::Error| io::Error::other(format!("{e:#}{}", notes::take()));
+    notes::keep();
     let mut open = ObjectBuilder::default().name("weir_dctcp").map_err(bpf)?.open_memory(OBJECT).map_err(bpf)?;
     for mut map in open.maps_mut().filter(|m| m.name() == DCTCP) {
         // The name comes first in the operations, as bpf/dctcp.bpf.c has them.
