@@ -13,12 +13,8 @@ pub(super) const HELP: &str =
 
 /// Reads both rates.
 pub(super) fn read(args: &mut Cursor<'_>) -> Result<RateRange, SpecError> {
-    let rate = |text: &str| match units::rate(text)? {
-        rate if rate.is_zero() => Err("a rate of 0 stops everything".into()),
-        rate => Ok(rate),
-    };
-    let min = args.value("autorate", rate)?;
-    let max = args.value("autorate", rate)?;
+    let min = args.value("autorate", units::rate)?;
+    let max = args.value("autorate", units::rate)?;
     if min > max {
         let (low, high) = (units::show_rate(max), units::show_rate(min));
         return Err(args.refuse(format!("MIN is above MAX; write \"autorate {low} {high}\"")));
