@@ -22,7 +22,7 @@ use weir::scenario::result::Outcome;
 use weir::stats::report::quantiles;
 
 use super::cases::{self, Job, quoted};
-use super::{Failure, read_spec};
+use super::{Failure, guest, read_spec};
 
 /// Arguments of `weir lab`.
 #[derive(clap::Args)]
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// How weir waits; adaptive where there are two cores or more, else sleep
     #[arg(long, value_enum)]
     poll: Option<Poll>,
+    /// In virtual time, in a guest with the kernel's TCP and all its disciplines; see weir guest
+    #[arg(long = "virtual")]
+    in_guest: bool,
 }
 
 /// A router by what was asked for.
@@ -62,7 +65,10 @@ struct Done {
 
 /// Runs `weir lab`.
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let senders = senders::available();
+    if args.in_guest && !(args.common.list || args.common.print || args.common.emit_jobs) {
+        return guest::again("--virtual", args.common.output.as_deref());
+    }
+    let senders = if args.in_guest { guest::senders() } else { senders::available() };
     let senders: Vec<&str> = senders.iter().map(String::as_str).collect();
     if args.common.list {
         print!("{}", cases::list(&senders));
@@ -134,6 +140,9 @@ fn command(turn: &Turn<'_>, args: &Args) -> String {
     }
     if let Some(poll) = args.poll {
         words.extend(["--poll".into(), format!("{poll:?}").to_lowercase()]);
+    }
+    if args.in_guest {
+        words.push("--virtual".into());
     }
     words.join(" ")
 }
