@@ -9,17 +9,20 @@ flows=${1:-4}
 build_weir
 scratch=$(mktemp -d)
 at_end() {
-	ip netns del "$modem" 2>/dev/null || true
+	for name in "$modem" "$distance"; do ip netns del "$name" 2>/dev/null || true; done
 	rm -rf -- "$scratch"
 }
 net_up weirauto
 
-# A namespace more, between weir and the server: the modem. 40 ms of distance are the server's.
-modem=$router-modem
+# Between weir and the server, the modem, and behind it 20 ms of distance each way, by another weir:
+#   router (outside) ---- (eth0) modem (eth1) ---- (near) distance (far) ---- (eth0) server
+modem=$router-modem distance=$router-distance
 ip netns add "$modem"
+ip netns add "$distance"
 in_ns "$router" ip link del outside
 ip link add outside netns "$router" type veth peer name eth0 netns "$modem"
-ip link add eth1 netns "$modem" type veth peer name eth0 netns "$server"
+ip link add eth1 netns "$modem" type veth peer name near netns "$distance"
+ip link add far netns "$distance" type veth peer name eth0 netns "$server"
 plug() { # NAMESPACE NIC
 	in_ns "$1" ethtool -K "$2" tx off tso off gso off gro off txvlan off >/dev/null
 	in_ns "$1" ip link set dev "$2" up
@@ -28,9 +31,14 @@ plug "$router" outside
 plug "$modem" eth0
 plug "$modem" eth1
 plug "$server" eth0
+plug "$distance" near
+plug "$distance" far
 in_ns "$modem" "$weir" napi eth0
+in_ns "$modem" "$weir" napi eth1
+in_ns "$server" "$weir" napi eth0
 in_ns "$server" ip address add 10.97.0.2/24 dev eth0
-in_ns "$server" tc qdisc add dev eth0 root netem delay 40ms limit 10000
+delay='netem delay 20ms limit 4000'
+spawn_in_ns "$distance" "$weir" bridge far near --name distance --down "$delay" --up "$delay" >"$scratch/distance.out" 2>&1
 in_ns "$modem" ip link add bridge0 type bridge
 for name in eth0 eth1; do in_ns "$modem" ip link set dev $name master bridge0; done
 in_ns "$modem" ip link set dev bridge0 up
@@ -46,7 +54,7 @@ for way in down up; do
 	modem_at add 20mbit
 	spec='cake bandwidth 20mbit autorate 2mbit 50mbit'
 	title "$flows cubic flows $way; the link 20, 5 (from 20 s), 30 Mbit/s (from 40 s)"
-	spawn_in_ns "$router" "$weir" bridge outside inside --down "$spec ingress" --up "$spec" --autorate-log "$log" \
+	spawn_in_ns "$router" "$weir" bridge outside inside --down "$spec ingress" --up "$spec" --name home --autorate-log "$log" \
 		>"$scratch/weir.out" 2>"$scratch/weir.err"
 	bridge=$spawned
 	until_through $bridge || die "weir bridge did not come up: $(cat "$scratch/weir.err")"
@@ -60,7 +68,7 @@ for way in down up; do
 		40) modem_at change 30mbit && link=30 ;;
 		esac
 		in_ns "$client" "$weir" load ping 10.97.0.2 --every 0.05 --duration 1.6 --wait 0.2 -j >"$scratch/ping.json"
-		"$weir" stats -j | awk -v second="$second" -v link="$link" -v way="$way" -v ping="$(
+		"$weir" stats home -j | awk -v second="$second" -v link="$link" -v way="$way" -v ping="$(
 			awk '/"(p50|max)":/ { gsub(",", ""); printf "%.1f ", $2 / 1000 }' "$scratch/ping.json"
 		)" '
 			/"direction":/ { here = $2 ~ way }
