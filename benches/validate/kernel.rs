@@ -238,15 +238,6 @@ fn rto(report: &mut Report) {
     for (timer, low, high) in [("rfc6298", 49.0, 50.0), ("rfc793", 0.0, 10.0)] {
         let runs: Vec<Outcome> = (1..=50).map(|seed| cases("rto", &[("timer", timer)], seed).remove(0).1).collect();
         report.within(&format!("{timer}: complete of 50"), completions(&runs).len() as f64, low, high);
-        let mut timeouts = nanoseconds();
-        runs.iter().flat_map(|o| &o.flows[0].points).for_each(|p| timeouts.saturating_record(p.timeout));
-        let seconds = |p| percentile(&timeouts, p) / 1e3;
-        report.text(&format!(
-            "{timer}: timeout p50 {:.1} s, p90 {:.1} s, p99 {:.1} s",
-            seconds(50.0),
-            seconds(90.0),
-            seconds(99.0)
-        ));
         let points = runs[0].flows[0].points.iter().map(|p| (p.at as f64 / 1e9, p.timeout as f64 / 1e9));
         pictures.push(Line { name: timer.into(), points: points.collect() });
     }
