@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -68,18 +68,29 @@ impl FlowEnd {
     }
 }
 
-/// Connects with the options already set, since congestion control begins with the handshake.
+/// Connects with the options already set, since congestion control begins with the handshake; `from` one of this host's
+/// addresses, or whichever the kernel chooses.
 ///
 /// # Errors
-/// The congestion control is not there, or nobody answers at the address.
-pub fn connect(to: SocketAddr, options: &FlowOptions) -> Result<TcpStream, Error> {
+/// The congestion control is not there, `from` is not this host's, or nobody answers at the address.
+pub fn connect(to: SocketAddr, from: Option<IpAddr>, options: &FlowOptions) -> Result<TcpStream, Error> {
     let socket = Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)
         .map_err(Error::when("cannot make a TCP socket"))?;
     set_up(SockRef::from(&socket), options)?;
+    if let Some(from) = from {
+        let bound = socket.bind(&SocketAddr::new(from, 0).into());
+        bound.map_err(Error::when(format_args!("{from} is no address of this host that flows can come from")))?;
+    }
     socket
         .connect_timeout(&to.into(), Duration::from_secs(5))
         .map_err(Error::when(format_args!("cannot connect to {to}; is `weir load serve` running there?")))?;
     Ok(socket.into())
+}
+
+/// The congestion controls that can be had here now.
+pub fn available() -> Vec<String> {
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    list.split_whitespace().map(String::from).collect()
 }
 
 /// Sets congestion control, DS byte and timeouts.
@@ -89,10 +100,9 @@ pub fn connect(to: SocketAddr, options: &FlowOptions) -> Result<TcpStream, Error
 pub fn set_up(socket: SockRef<'_>, options: &FlowOptions) -> Result<(), Error> {
     let name = &options.congestion_control;
     socket.set_tcp_congestion(name.as_bytes()).map_err(|why| {
-        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
         Error(format!(
             "congestion control '{name}': {why}; this kernel has: {}. A module may have to be loaded: modprobe tcp_{name}",
-            available.trim()
+            available().join(" ")
         ))
     })?;
     let local_is_v4 = socket.domain().is_ok_and(|d| d == socket2::Domain::IPV4);
@@ -216,7 +226,8 @@ mod tests {
             tos: 0,
             sample_every: Duration::ZERO,
         };
-        let refused = connect("127.0.0.1:9".parse().expect("an address"), &options).expect_err("no such algorithm");
+        let refused =
+            connect("127.0.0.1:9".parse().expect("an address"), None, &options).expect_err("no such algorithm");
         assert!(refused.to_string().contains("'nosuch'") && refused.to_string().contains("cubic"), "{refused}");
     }
 }

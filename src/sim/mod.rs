@@ -291,6 +291,7 @@ impl Simulation {
             frames: self.network.handled,
             origin: ORIGIN,
             conversations: self.conversations.iter().map(|c| self.records[c.record].name().to_string()).collect(),
+            noise: None,
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
             paths: self.routes.into_iter().map(dtp::Route::result).collect(),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 pub use checks::{Check, Verdict, machine_checks, nic_checks};
-pub use guard::NicGuard;
+pub use guard::{NicGuard, forget};
 
 /// What went wrong, in words for people: names the interface and ends with what to type.
 #[derive(Debug)]
