@@ -76,6 +76,8 @@ pub struct Params {
     pub mark_at: MarkAt,
     /// By whose depth.
     pub depth: Whose,
+    /// Waiting time at which every ECT(1) packet is marked, µs.
+    pub saturation: u32,
     /// Depth code at which a flow that does not listen loses its protection from the AQM.
     pub max: u8,
 }
@@ -88,7 +90,15 @@ const LONGEST: u64 = 500 * MILLISECOND;
 
 impl Default for Params {
     fn default() -> Self {
-        Params { dtp: None, l4s: false, hbh: false, mark_at: MarkAt::Dequeue, depth: Whose::Own, max: DEFAULT_MAX }
+        Params {
+            dtp: None,
+            l4s: false,
+            hbh: false,
+            mark_at: MarkAt::Dequeue,
+            depth: Whose::Own,
+            saturation: l4s::DEFAULT_SATURATION,
+            max: DEFAULT_MAX,
+        }
     }
 }
 
@@ -216,7 +226,7 @@ impl Marker {
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         let rate = rate.unwrap_or_default();
         self.own_cap = code::encode(rate.bytes_per_second());
-        self.saturation = l4s::saturation(rate);
+        self.saturation = l4s::saturation_at(rate, self.params.saturation);
     }
 
     /// Takes other parameters; what was learned stays.

@@ -63,7 +63,8 @@ pub(super) const L4S: Builtin = Builtin {
     params: &[
         param("rate", "100mbit", "rate of the bottleneck"),
         param("rtt", "10ms", "round trip"),
-        param("qdisc", "pfifo limit 1000 mb-ecn l4s | tbf rate RATE burst BURST", "the pipeline"),
+        // At 5 ms ten flows have 1 % of the packets wait for 2.4 ms.
+        param("qdisc", "pfifo limit 1000 mb-ecn l4s saturation 3ms | tbf rate RATE burst BURST", "the pipeline"),
         param("flows", "all", "number of flows, or all for one and ten"),
         param("sender", "prague", "congestion control of the flows"),
         param("seconds", "30", "length of the run, s"),
