@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 mod kick;
-mod notes;
+pub(crate) mod notes;
 pub mod program;
 mod rings;
 mod socket;

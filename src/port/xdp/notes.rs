@@ -12,7 +12,7 @@ const KEPT: usize = 20;
 static SAID: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 /// From now on libbpf speaks to us and not to standard error.
-pub(super) fn keep() {
+pub(crate) fn keep() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| note(&text))));
 }
 
@@ -25,7 +25,7 @@ fn note(text: &str) {
 }
 
 /// What it has said since the last time, with a line break before each line.
-pub(super) fn take() -> String {
+pub(crate) fn take() -> String {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     said.drain(..).map(|line| format!("\n{line}")).collect()
 }
