@@ -301,7 +301,7 @@ impl Controller {
         let used: f64 = self.history.iter().map(|u| u.used).sum();
         let allowed: f64 = self.history.iter().map(|u| u.allowed).sum();
         let limited = last.idle && used < 0.75 * allowed && self.history[0].allowed > 0.0;
-        if limited && self.regime != Regime::SlowStart || limited && self.reported.is_some() {
+        if limited && (self.regime != Regime::SlowStart || self.reported.is_some()) {
             self.regime = Regime::SourceLimited;
             let rate = used * SECOND as f64 / (HISTORY as u64 * UPDATE) as f64;
             self.rate = self.rate.min((2.0 * rate).max(self.tuning.start));
