@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Write histograms of the sojourn into this directory
     #[arg(long, value_name = "DIR")]
     hist: Option<PathBuf>,
+    /// What "autorate" saw and decided, a line of JSON each, for `weir replay --autorate`
+    #[arg(long, value_name = "FILE")]
+    autorate_log: Option<PathBuf>,
     /// JSON for programs
     #[arg(short, long)]
     json: bool,
@@ -84,6 +87,12 @@ fn seconds(word: &str) -> Result<Duration, String> {
 /// Runs `weir bridge`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let specs = [direction(args.down.as_deref(), Way::Down)?, direction(args.up.as_deref(), Way::Up)?];
+    if args.autorate_log.is_some() && specs.iter().all(|s| s.range().is_none()) {
+        return Err(Failure::Words(
+            "--autorate-log: no direction has the word \"autorate\": \"cake bandwidth 20mbit autorate 2mbit 50mbit\""
+                .into(),
+        ));
+    }
     let settings = Settings {
         name: args.name.unwrap_or_else(|| format!("{}-{}", args.outside, args.inside)),
         nics: [args.outside, args.inside],
@@ -100,7 +109,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         waiting: args.frames as usize,
         compat: Compat::from(args.compat),
     };
-    let options = session::Options { duration: args.duration, hist: args.hist, json: args.json };
+    let options =
+        session::Options { duration: args.duration, hist: args.hist, autorate_log: args.autorate_log, json: args.json };
     session::run(&settings, options, |facts| introduce(facts, args.mode))
 }
 

@@ -207,6 +207,7 @@ impl Run {
             origin: Instant::ZERO,
             conversations: Vec::new(),
             paths: Vec::new(),
+            autorate: Vec::new(),
             noise: self.noise,
         };
         Ok(Result { outcome, about: self.about, warnings })

@@ -8,6 +8,7 @@
 //! hosts, `gauge` and `record` measure.
 
 mod applications;
+mod autorate;
 mod build;
 mod dtp;
 pub mod events;
@@ -56,6 +57,10 @@ pub enum Event {
     Line(u32, u64),
     /// A path of a layer wakes up, and why.
     Route(u32, u32),
+    /// A node's time of flight changes: port and ns.
+    Delay(u32, u64),
+    /// An interval of a node's `autorate` ends.
+    Autorate(u32),
 }
 
 /// A TCP connection between two hosts.
@@ -93,6 +98,7 @@ pub struct Simulation {
     /// Flows with a size that are not complete.
     open: usize,
     sized: usize,
+    pilots: Vec<autorate::Steering>,
 }
 
 impl Simulation {
@@ -139,6 +145,8 @@ impl Simulation {
             Event::App(c, what) => self.app_turn(c as usize, what),
             Event::Line(p, bps) => self.network.set_line(p as usize, bps),
             Event::Route(r, why) => self.route_wakes(r as usize, why),
+            Event::Delay(p, delay) => self.network.set_delay(p as usize, delay),
+            Event::Autorate(i) => self.steer(i as usize),
             Event::Steady => {
                 self.network.begin_steady();
                 self.routes.iter_mut().for_each(dtp::Route::begin_steady);
@@ -295,6 +303,7 @@ impl Simulation {
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
             paths: self.routes.into_iter().map(dtp::Route::result).collect(),
+            autorate: self.pilots.into_iter().map(autorate::Steering::into_log).collect(),
             scenario: self.scenario,
         }
     }
