@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
-use super::{Error, IfName, NicFacts, Verdict, ethtool, netlink, nic_checks, wait_for_carrier, when};
+use super::checks::refusal;
+use super::{Error, IfName, NicFacts, ethtool, netlink, wait_for_carrier, when};
 
 /// What is switched off, and what would go wrong with it on.
 pub(super) const SWITCHED_OFF: [(&str, &str); 8] = [
@@ -87,7 +88,7 @@ impl NicGuard {
     /// living weir has it, or the kernel refuses a change.
     pub fn prepare(name: &IfName, directory: &Path) -> Result<Self, Error> {
         let facts = NicFacts::inspect(name)?;
-        if let Some(refusal) = nic_checks(&facts).into_iter().find(|c| c.verdict == Verdict::Fail && c.refuses()) {
+        if let Some(refusal) = refusal(&facts) {
             return Err(Error(refusal.to_string()));
         }
         let file = file_of(&facts, directory)?;
@@ -139,6 +140,12 @@ impl NicGuard {
     /// What could not be switched off, and what that means: for people, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Whether a killed weir has left settings of this NIC to be put back.
+    pub fn is_left_over(facts: &NicFacts, directory: &Path) -> bool {
+        let kept = file_of(facts, directory).ok().and_then(|file| read_kept(&file));
+        kept.is_some_and(|kept| kept.is_of(facts) && !kept.owner.is_alive())
     }
 
     /// Gives the NIC back as it was; as dropping the guard, but says what went wrong.
