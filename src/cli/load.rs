@@ -44,8 +44,12 @@ struct Serve {
 
 #[derive(Parser, Debug)]
 struct Send {
-    /// Address and port of `weir load serve`.
-    server: SocketAddr,
+    /// Address and port of `weir load serve`; with several, flows take them in turn (pings go to the first).
+    #[arg(required = true)]
+    server: Vec<SocketAddr>,
+    /// This host's address that flows come from, if not the one the kernel chooses.
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<IpAddr>,
     /// Flows from here to the server.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4096))]
     up: u16,
@@ -147,7 +151,8 @@ fn run_send(args: &Send) -> Result<(), Failure> {
         .map(|path| File::create(path).map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display()))));
     let samples_file = samples_file.transpose()?;
     let plan = Plan {
-        server: args.server,
+        servers: args.server.clone(),
+        from: args.from,
         up: args.up.into(),
         down: args.down.into(),
         stagger: args.stagger,
@@ -161,7 +166,7 @@ fn run_send(args: &Send) -> Result<(), Failure> {
     };
     let before = args.stagger * u32::from(args.up + args.down - 1) + args.warm_up;
     let ping_plan = args.ping.map(|every| PingPlan {
-        to: args.server.ip(),
+        to: args.server[0].ip(),
         every,
         duration: args.duration - args.warm_up,
         wait: Duration::from_secs(2),

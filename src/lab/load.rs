@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,8 +42,10 @@ enum Request {
 /// What a client wants.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the server listens.
-    pub server: SocketAddr,
+    /// Where the server listens. With more than one, flow `i` of a way goes to address `i mod n`.
+    pub servers: Vec<SocketAddr>,
+    /// The address of this host that flows come from; `None` leaves it to the kernel.
+    pub from: Option<IpAddr>,
     /// Flows from here to the server.
     pub up: usize,
     /// Flows from the server to here.
@@ -175,6 +177,9 @@ fn answer(mut socket: TcpStream, ends: &Ends) -> Result<(), Error> {
 ///
 /// # Errors
 /// The server does not answer, a flow broke, or the congestion control is not to be had.
+///
+/// # Panics
+/// The plan names no server.
 pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
     let session = RandomState::new().hash_one(std::process::id());
     let ways: Vec<(Way, usize)> =
@@ -184,12 +189,13 @@ pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
     let mut running = Vec::new();
     let end = last_start + plan.options.duration;
     for (place, &(way, index)) in ways.iter().enumerate() {
-        let (server, mut options) = (plan.server, plan.options.clone());
+        let (server, from) = (plan.servers[index % plan.servers.len()], plan.from);
+        let mut options = plan.options.clone();
         let planned = plan.stagger * place as u32;
         // Each in a thread of its own: behind a full queue a handshake takes seconds, and must not hold up the others.
         let flow = thread::spawn(move || -> Result<(Duration, FlowEnd), Error> {
             thread::sleep(planned.saturating_sub(begun.elapsed()));
-            let mut socket = senders::connect(server, &options)?;
+            let mut socket = senders::connect(server, from, &options)?;
             let start = begun.elapsed();
             options.duration = end.saturating_sub(start);
             write_json(&mut socket, &Request::Flow { session, index, way, options: options.clone() })?;
@@ -206,7 +212,11 @@ pub fn run(plan: &Plan) -> Result<LoadResult, Error> {
         let (start, mine) = join(flow)?;
         here.push((way, index, start, mine));
     }
-    let there = fetch_report(plan.server, session)?;
+    // One server at many addresses hands everything to whom asks first, and the others get what is left: nothing.
+    let mut there = Vec::new();
+    for server in &plan.servers {
+        there.extend(fetch_report(*server, session)?);
+    }
 
     let counted = plan.options.duration.saturating_sub(plan.warm_up);
     let mut flows = Vec::new();
@@ -315,9 +325,10 @@ fn read_json(socket: &mut TcpStream) -> Result<Request, Error> {
 mod tests {
     use super::*;
 
-    fn plan(server: SocketAddr) -> Plan {
+    fn plan(servers: Vec<SocketAddr>) -> Plan {
         Plan {
-            server,
+            servers,
+            from: Some(IpAddr::from([127, 0, 0, 1])),
             up: 1,
             down: 2,
             stagger: Duration::from_millis(5),
@@ -333,10 +344,11 @@ mod tests {
 
     #[test]
     fn a_run_over_loopback_brings_a_result_for_each_flow_from_both_ends() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = listener.local_addr().expect("bound");
+        let listener = TcpListener::bind("0.0.0.0:0").expect("loopback");
+        let port = listener.local_addr().expect("bound").port();
         thread::spawn(move || serve_on(&listener, Duration::from_secs(30)));
-        let result = run(&plan(address)).expect("a run");
+        let servers = [1, 2].map(|last| SocketAddr::from(([127, 0, 0, last], port)));
+        let result = run(&plan(servers.to_vec())).expect("a run");
         assert_eq!((result.up.flows, result.down.flows), (1, 2));
         assert_eq!(
             result.flows.iter().map(|f| (f.way, f.index)).collect::<Vec<_>>(),

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -68,14 +68,19 @@ impl FlowEnd {
     }
 }
 
-/// Connects with the options already set, since congestion control begins with the handshake.
+/// Connects with the options already set, since congestion control begins with the handshake; `from` one of this host's
+/// addresses, or whichever the kernel chooses.
 ///
 /// # Errors
-/// The congestion control is not there, or nobody answers at the address.
-pub fn connect(to: SocketAddr, options: &FlowOptions) -> Result<TcpStream, Error> {
+/// The congestion control is not there, `from` is not this host's, or nobody answers at the address.
+pub fn connect(to: SocketAddr, from: Option<IpAddr>, options: &FlowOptions) -> Result<TcpStream, Error> {
     let socket = Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)
         .map_err(Error::when("cannot make a TCP socket"))?;
     set_up(SockRef::from(&socket), options)?;
+    if let Some(from) = from {
+        let bound = socket.bind(&SocketAddr::new(from, 0).into());
+        bound.map_err(Error::when(format_args!("{from} is no address of this host that flows can come from")))?;
+    }
     socket
         .connect_timeout(&to.into(), Duration::from_secs(5))
         .map_err(Error::when(format_args!("cannot connect to {to}; is `weir load serve` running there?")))?;
@@ -216,7 +221,8 @@ mod tests {
             tos: 0,
             sample_every: Duration::ZERO,
         };
-        let refused = connect("127.0.0.1:9".parse().expect("an address"), &options).expect_err("no such algorithm");
+        let refused =
+            connect("127.0.0.1:9".parse().expect("an address"), None, &options).expect_err("no such algorithm");
         assert!(refused.to_string().contains("'nosuch'") && refused.to_string().contains("cubic"), "{refused}");
     }
 }

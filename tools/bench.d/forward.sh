@@ -5,60 +5,13 @@ rounds=${1:-10}
 seconds=${2:-2}
 [ "$(id -u)" = 0 ] || die "makes network namespaces, so it needs root: sudo tools/bench forward"
 
-"$repo/tools/setup"
-find_cargo
-title "building"
-cargo build --release
-weir=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]+)".*/\1/')/release/weir
+. "$repo/tools/net.sh"
+build_weir
 scratch=$(mktemp -d)
 for name in bare blast; do cc -O2 -o "$scratch/$name" "$repo/tools/bench.d/$name.c"; done
 
-tag=weirbench$$
-client=$tag-client router=$tag-router server=$tag-server
-children=()
-finish() {
-	local child name
-	trap '' INT TERM
-	[ -z "${middle:-}" ] || children+=("$middle")
-	for child in "${children[@]}"; do kill -TERM "$child" 2>/dev/null || true; done
-	for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-	for name in $client $router $server; do ip netns del "$name" 2>/dev/null || true; done
-	rm -rf -- "$scratch"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-in_ns() { # only the network: `ip netns exec` would hide what is pinned
-	local name=$1
-	shift
-	nsenter --net="/run/netns/$name" -- "$@" 9>&-
-}
-
-# The same in the background. Not through a function: $! must be the program itself and no shell around it.
-spawn_in_ns() {
-	local name=$1
-	shift
-	nsenter --net="/run/netns/$name" -- "$@" 9>&- &
-}
-
-exec 9>/tmp/weir-net.lock
-flock 9
-for name in $client $router $server; do ip netns add "$name"; done
-ip link add inside netns $router type veth peer name eth0 netns $client
-ip link add outside netns $router type veth peer name eth0 netns $server
-number=1
-for name in $client $server; do
-	in_ns $name ethtool -K eth0 tx off tso off gso off gro off txvlan off >/dev/null
-	in_ns $name "$weir" napi eth0
-	in_ns $name ip address add 10.97.0.$number/24 dev eth0
-	in_ns $name ip link set dev eth0 up
-	in_ns $name ip link set dev lo up
-	number=$((number + 1))
-done
-for name in inside outside; do in_ns $router ip link set dev $name up; done
-spawn_in_ns $server "$weir" load serve 10.97.0.2:5201 --duration 3600
-children+=($!)
+at_end() { rm -rf -- "$scratch"; }
+net_up weirbench
 
 # The three of them, each started and ended anew for every measurement.
 start() {
@@ -66,13 +19,12 @@ start() {
 	weir*)
 		local how=()
 		read -r -a how <<<"${1#weir}"
-		spawn_in_ns $router "$weir" bridge outside inside --down 'pfifo limit 1000000' --up 'pfifo limit 1000000' "${how[@]}" \
-			>"$scratch/weir.out" 2>"$scratch/weir.err"
-		middle=$!
+		bridge_up 'pfifo limit 1000000' "$scratch/weir.out" "$scratch/weir.err" "${how[@]}"
+		middle=$bridge
 		;;
 	bare)
 		spawn_in_ns $router "$scratch/bare" outside inside 3600 >/dev/null
-		middle=$!
+		middle=$spawned
 		;;
 	kernel)
 		middle=
@@ -81,17 +33,12 @@ start() {
 		in_ns $router ip link set dev bridge0 up
 		;;
 	esac
-	local tries=0
-	until in_ns $client ping -qc 1 -W 1 10.97.0.2 >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		[ $tries -lt 40 ] || die "$1 does not forward: $(cat "$scratch/weir.err" 2>/dev/null)"
-	done
+	until_through || die "$1 does not forward"
 }
 
 stop() {
 	if [ -n "$middle" ]; then
-		kill -TERM "$middle" 2>/dev/null || true
-		wait "$middle" 2>/dev/null || true
+		end $middle || true
 	else
 		in_ns $router ip link del bridge0
 	fi
