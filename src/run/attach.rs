@@ -216,6 +216,13 @@ fn sweep_locks(but: &str) {
 }
 
 /// Removes the pins of gates whose NIC is gone.
+///
+/// # Errors
+/// If the file system does not let it.
+pub fn sweep() -> io::Result<()> {
+    in_pins(sweep_pins)?
+}
+
 fn sweep_pins() -> io::Result<()> {
     for entry in std::fs::read_dir(PINS)?.flatten() {
         let path = entry.path();

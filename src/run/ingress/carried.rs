@@ -120,44 +120,56 @@ impl Carried {
     }
 
     /// Puts everything on another interface, where it is not there already. What has outlived its time in between is
-    /// left out.
-    pub(super) fn put(&self, index: u32, name: &str) -> Result<(), String> {
-        let age =
-            u32::try_from(uptime().map_err(|e| format!("the time: {e}"))?.saturating_sub(self.at)).unwrap_or(FOR_EVER);
-        for item in self.addresses.iter().chain(&self.routes).chain(&self.neighbours) {
-            let failed = |e: io::Error| format!("{} on {name}: {e}", item.what);
-            let (message, flags) = match item.message().map_err(failed)? {
-                RouteNetlinkMessage::NewAddress(mut message) => {
-                    if !self.readdress(&mut message, index, name, age) {
-                        continue;
-                    }
-                    (RouteNetlinkMessage::NewAddress(message), NLM_F_EXCL)
+    /// left out. Gives what could not be put, and why.
+    pub(super) fn put(&self, index: u32, name: &str) -> Vec<String> {
+        let items = self.addresses.iter().chain(&self.routes).chain(&self.neighbours);
+        let put = |item: &Item| self.put_one(item, index, name).err().map(|e| format!("{}: {e}", item.what));
+        items.filter_map(put).collect()
+    }
+
+    fn put_one(&self, item: &Item, index: u32, name: &str) -> io::Result<()> {
+        let age = self.age()?;
+        let (message, flags) = match item.message()? {
+            RouteNetlinkMessage::NewAddress(mut message) => {
+                if !self.readdress(&mut message, index, name, age) {
+                    return Ok(());
                 }
-                RouteNetlinkMessage::NewRoute(mut message) => {
-                    if joins_others(&message) {
-                        // Beside the old one it would become one route with it, so the old one goes first.
-                        let old = RouteNetlinkMessage::DelRoute(plain(message.clone()));
-                        allow(netlink::change(old, 0), &[libc::ESRCH]).map_err(failed)?;
+                (RouteNetlinkMessage::NewAddress(message), NLM_F_EXCL)
+            }
+            RouteNetlinkMessage::NewRoute(mut message) => {
+                if joins_others(&message) {
+                    let mut wanted = message.clone();
+                    self.redirect(&mut wanted, index);
+                    let wanted = timeless(wanted);
+                    if all_routes()?.into_iter().any(|route| timeless(route) == wanted) {
+                        return Ok(());
                     }
-                    if !age_route(&mut message, age) {
-                        continue;
-                    }
-                    self.redirect(&mut message, index);
-                    (RouteNetlinkMessage::NewRoute(plain(message)), NLM_F_APPEND)
+                    // Beside the old one it would become one route with it, so the old one goes first.
+                    let old = RouteNetlinkMessage::DelRoute(plain(message.clone()));
+                    allow(netlink::change(old, 0), &[libc::ESRCH])?;
                 }
-                RouteNetlinkMessage::NewNeighbour(mut message) => {
-                    message.header.ifindex = index;
-                    let keep = |a: &NeighbourAttribute| {
-                        !matches!(a, NeighbourAttribute::CacheInfo(_) | NeighbourAttribute::Probes(_))
-                    };
-                    message.attributes.retain(keep);
-                    (RouteNetlinkMessage::NewNeighbour(message), NLM_F_EXCL)
+                if !age_route(&mut message, age) {
+                    return Ok(());
                 }
-                _ => continue,
-            };
-            allow(netlink::change(message, NLM_F_CREATE | flags), &[libc::EEXIST]).map_err(failed)?;
-        }
-        Ok(())
+                self.redirect(&mut message, index);
+                (RouteNetlinkMessage::NewRoute(plain(message)), NLM_F_APPEND)
+            }
+            RouteNetlinkMessage::NewNeighbour(mut message) => {
+                message.header.ifindex = index;
+                let told = |a: &NeighbourAttribute| {
+                    matches!(a, NeighbourAttribute::CacheInfo(_) | NeighbourAttribute::Probes(_))
+                };
+                message.attributes.retain(|a| !told(a));
+                (RouteNetlinkMessage::NewNeighbour(message), NLM_F_EXCL)
+            }
+            _ => return Ok(()),
+        };
+        allow(netlink::change(message, NLM_F_CREATE | flags), &[libc::EEXIST])
+    }
+
+    /// Seconds since it was read.
+    fn age(&self) -> io::Result<u32> {
+        Ok(u32::try_from(uptime()?.saturating_sub(self.at)).unwrap_or(FOR_EVER))
     }
 
     /// Makes a message of an address speak of another interface; false if its time is over.
@@ -201,21 +213,22 @@ impl Carried {
     /// Says what of this an interface does not carry; what interfaces make for themselves may differ.
     pub(super) fn missing_on(&self, index: u32, name: &str) -> io::Result<Vec<&str>> {
         let there = Carried::of(index, name)?;
-        let mut missing = Vec::new();
-        for item in &self.addresses {
-            if !there.addresses.iter().any(|a| a.what == item.what) {
-                missing.push(item.what.as_str());
-            }
-        }
         let routes: Vec<RouteMessage> = there.routes.iter().filter_map(|item| route_in(item).map(timeless)).collect();
-        for item in &self.routes {
-            let Some(mut route) = route_in(item) else { continue };
-            self.redirect(&mut route, index);
-            if route.header.protocol != RouteProtocol::Kernel && !routes.contains(&timeless(route)) {
-                missing.push(&item.what);
+        let age = self.age()?;
+        let is_there = |item: &Item| match item.message() {
+            Ok(RouteNetlinkMessage::NewAddress(mut message)) => {
+                let over = !self.readdress(&mut message, index, name, age);
+                over || there.addresses.iter().any(|a| a.what == item.what)
             }
-        }
-        Ok(missing)
+            Ok(RouteNetlinkMessage::NewRoute(mut route)) => {
+                self.redirect(&mut route, index);
+                let over = !age_route(&mut route, age);
+                over || route.header.protocol == RouteProtocol::Kernel || routes.contains(&timeless(route))
+            }
+            _ => true,
+        };
+        let items = self.addresses.iter().chain(&self.routes);
+        Ok(items.filter(|item| !is_there(item)).map(|item| item.what.as_str()).collect())
     }
 
     /// Takes everything off the interface it was read from, but for what belongs to IPv6: that goes when IPv6 is

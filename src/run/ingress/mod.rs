@@ -235,11 +235,15 @@ impl Ingress {
             return Err(gone());
         };
         let failed = |why: String| Error(format!("cannot move what {wan} has to {host}, so all of it stays: {why}"));
-        self.record.carried.put(index, &host).map_err(failed)?;
+        let put = |carried: &Carried| match carried.put(index, &host).as_slice() {
+            [] => Ok(()),
+            failures => Err(failed(failures.join("; "))),
+        };
+        put(&self.record.carried)?;
         self.record.carried.take_off().map_err(failed)?;
         sysctl::set(&wan, sysctl::DISABLE_IPV6, "1").map_err(failed)?;
         // With an address, routes by it may have gone at its other place, too.
-        self.record.carried.put(index, &host).map_err(failed)?;
+        put(&self.record.carried)?;
         let missing = self.record.carried.missing_on(index, &host).map_err(|e| failed(e.to_string()))?;
         if !missing.is_empty() {
             return Err(failed(format!("the kernel does not show {} there", missing.join(", "))));
@@ -290,55 +294,55 @@ pub fn left_over(wan: &NicFacts) -> Option<(String, String)> {
 
 /// Puts everything on WAN that belongs there, and removes the pair. Can be done again, from wherever it was interrupted.
 fn undo(mut record: Record, wan: &NicFacts, directory: &Path) -> Result<(), Error> {
+    let name = &wan.name;
     let pair = find_pair(&record.peer)?;
-    let host = pair.as_ref().and_then(|p| p.host.clone());
     if record.phase == Phase::Moved {
         // What the host has now is what counts, and not what it had when it was moved there.
-        if let Some((index, name)) = &host {
-            record.carried = Carried::of(*index, name).map_err(when(name))?;
+        if let Some((index, host)) = pair.as_ref().and_then(|p| p.host.as_ref()) {
+            record.carried = Carried::of(*index, host).map_err(when(host))?;
         }
         record.phase = Phase::Moving;
         record.write(directory)?;
     }
+    // From here on everything is done that can be, and what cannot is told at the end.
+    let mut failures = Vec::new();
     let moves = record.phase == Phase::Moving;
-    let failed = |why: String| {
-        let name = &wan.name;
-        Error(format!(
-            "cannot give {name} back what it had: {why}; when that is settled: weir ingress {name} --restore"
-        ))
-    };
-    let put = |record: &Record| record.carried.put(wan.index, &wan.name).map_err(failed);
     if moves {
-        sysctl::set(&wan.name, sysctl::ACCEPT_DAD, "0").map_err(failed)?;
+        failures.extend(sysctl::set(name, sysctl::ACCEPT_DAD, "0").err());
         if let Some(value) = record.sysctls.get(sysctl::DISABLE_IPV6) {
-            sysctl::set(&wan.name, sysctl::DISABLE_IPV6, value).map_err(failed)?;
+            failures.extend(sysctl::set(name, sysctl::DISABLE_IPV6, value).err());
         }
-        put(&record)?;
+        // What fails here is tried once more below.
+        record.carried.put(wan.index, name);
     }
-    give_back(wan, directory)?;
+    failures.extend(give_back(wan, directory).err().map(|e| e.0));
     if let Some(pair) = pair {
         if let Some(peer) = by_index(pair.peer) {
-            give_back(&peer, directory)?;
+            failures.extend(give_back(&peer, directory).err().map(|e| e.0));
         }
-        netlink::delete_link(pair.peer).map_err(when(format_args!("cannot remove {}", record.peer)))?;
+        failures.extend(netlink::delete_link(pair.peer).err().map(|e| format!("{}: {e}", record.peer)));
     }
+    // Of a pair that somebody else removed.
+    failures.extend(NicGuard::sweep(directory).err().map(|e| e.to_string()));
+    failures.extend(attach::sweep().err().map(|e| format!("pinned programs: {e}")));
     if moves {
         // With an address, routes by it may have gone at its other place, too.
-        put(&record)?;
+        failures.extend(record.carried.put(wan.index, name));
         if let Some(value) = record.sysctls.get(sysctl::ACCEPT_DAD) {
-            sysctl::set(&wan.name, sysctl::ACCEPT_DAD, value).map_err(failed)?;
+            failures.extend(sysctl::set(name, sysctl::ACCEPT_DAD, value).err());
         }
-        let missing = record.carried.missing_on(wan.index, &wan.name).map_err(|e| failed(e.to_string()))?;
-        if !missing.is_empty() {
-            return Err(failed(format!("the kernel does not show {} there", missing.join(", "))));
-        }
+        let missing = record.carried.missing_on(wan.index, name).map_err(when(name))?;
+        failures.extend(missing.into_iter().map(|what| format!("{what} is not there")));
     }
-    if nic::NicGuard::is_left_over(wan, directory) {
-        let given_back =
-            wan.name.parse().and_then(|name| NicGuard::prepare(&name, directory)).and_then(NicGuard::restore);
-        given_back.map_err(say)?;
+    if failures.is_empty() {
+        return Ok(record.remove(directory)?);
     }
-    Ok(record.remove(directory)?)
+    Err(Error(format!(
+        "cannot give {name} back all it had: {}; when that is settled: weir ingress {name} --restore; \
+         to give up on it: rm {}",
+        failures.join("; "),
+        record.file(directory).display()
+    )))
 }
 
 /// Takes the gate of a dead owner off an interface, and puts its features back.

@@ -86,7 +86,8 @@ impl Record {
         self.boot == boot()
     }
 
-    fn file(&self, directory: &Path) -> PathBuf {
+    /// Where it is kept.
+    pub(super) fn file(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{}.{}.{SUFFIX}", self.index, self.namespace))
     }
 
@@ -108,6 +109,8 @@ impl Record {
     /// Everything is undone.
     pub(super) fn remove(&self, directory: &Path) -> Result<(), String> {
         let path = self.file(directory);
+        // Left by a death in the middle of writing it, or not there.
+        let _ = fs::remove_file(path.with_extension("draft"));
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("cannot remove {}: {e}", path.display())),
             _ => Ok(()),

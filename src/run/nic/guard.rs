@@ -148,6 +148,21 @@ impl NicGuard {
         kept.is_some_and(|kept| kept.is_of(facts) && !kept.owner.is_alive())
     }
 
+    /// Removes what dead owners have left of interfaces of this namespace that are gone.
+    ///
+    /// # Errors
+    /// The namespace cannot be told.
+    pub fn sweep(directory: &Path) -> Result<(), Error> {
+        let here = format!(".{}.nic.json", namespace()?);
+        for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let gone = |kept: Kept| !kept.owner.is_alive() && netlink::link(kept.index).is_err();
+            if path.to_string_lossy().ends_with(&here) && read_kept(&path).is_some_and(gone) {
+                fs::remove_file(&path).ok();
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the NIC back as it was; as dropping the guard, but says what went wrong.
     ///
     /// # Errors
@@ -252,9 +267,13 @@ fn command(interface: &str, features: &[(&str, bool)]) -> String {
 
 /// One file for each interface of each namespace: names and indices are unique only within one.
 fn file_of(facts: &NicFacts, directory: &Path) -> Result<PathBuf, Error> {
+    Ok(directory.join(format!("{}.{}.{}.nic.json", facts.name, facts.index, namespace()?)))
+}
+
+/// The number of this network namespace.
+fn namespace() -> Result<String, Error> {
     let namespace = fs::read_link("/proc/thread-self/ns/net").map_err(when("cannot tell the network namespace"))?;
-    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    Ok(directory.join(format!("{}.{}.{digits}.nic.json", facts.name, facts.index)))
+    Ok(namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect())
 }
 
 fn read_kept(file: &Path) -> Option<Kept> {
