@@ -17,7 +17,7 @@ use crate::qdisc::{Cx, Drops, Reason};
 use crate::rng::Random;
 use crate::spec::Spec;
 use crate::stats::StageStats;
-use crate::stats::counters::{Census, Counters, DropCounts};
+use crate::stats::counters::{CatchUp, Census, Counters, DropCounts};
 use crate::stats::histogram::Sojourns;
 use crate::time::{Instant, SECOND};
 
@@ -102,6 +102,8 @@ pub struct Engine<R: Receive, T> {
     delays_before: bool,
     /// The pipeline gave nothing, and will not before this time unless a packet comes.
     idle_until: Instant,
+    /// The time until which a shaper keeps what waits.
+    due: Option<Instant>,
     down_since: Option<Instant>,
     stale_before: Instant,
 }
@@ -146,6 +148,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             sojourns,
             delays_before,
             idle_until: Instant::ZERO,
+            due: None,
             down_since: None,
             stale_before: Instant::ZERO,
         }
@@ -208,6 +211,8 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         }
         self.idle_until = Instant::ZERO;
         let mut sent = 0;
+        let sent_before = self.counters.sent_bytes;
+        let mut late = None;
         let stale = self.down_since.is_some_and(|since| now.since(since) >= STALE);
         // While the link is down for long, what the pipeline lets go is dropped instead of sent.
         let room = if stale { BURST } else { self.tx.room() };
@@ -216,11 +221,17 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
                 self.idle_until = self.pipeline.next_event().unwrap_or(Instant::NEVER);
                 break;
             };
+            late = late.or(self.due.take().map(|due| now.since(due)));
             if stale || self.stock.pool[&frame].arrived < self.stale_before {
                 self.stock.drops.push(&mut self.stock.pool, frame, Reason::Stale);
             } else {
                 sent += usize::from(self.send(now, frame));
             }
+        }
+        self.due = Some(self.idle_until).filter(|_| now < self.idle_until && self.pipeline.packets() > 0);
+        let bytes = self.counters.sent_bytes - sent_before;
+        if let Some(late_ns) = late.filter(|late| *late > 0 && bytes > self.counters.longest_catch_up.bytes) {
+            self.counters.longest_catch_up = CatchUp { bytes, late_ns };
         }
         sent
     }

@@ -126,7 +126,14 @@ impl Pipeline {
     }
 
     /// Moves what is due from each stage into the next.
+    #[inline]
     fn push(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        if self.stages.len() > 1 {
+            self.push_all(now, cx);
+        }
+    }
+
+    fn push_all(&mut self, now: Instant, cx: &mut Cx<'_>) {
         for i in 1..self.stages.len() {
             while let Some(frame) = self.stages[i - 1].dequeue(now, cx) {
                 let packet = &cx.pool[&frame];

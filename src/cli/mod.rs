@@ -2,12 +2,16 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod cases;
 mod compare;
 mod control;
 mod doctor;
 mod explain;
+mod guest;
 #[cfg(feature = "xdp")]
 mod ingress;
+#[cfg(feature = "xdp")]
+mod lab;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
@@ -44,10 +48,15 @@ enum Command {
     Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
     Sim(sim::Args),
+    /// Run a scenario live: the kernel's TCP in namespaces made for it, and weir between them
+    #[cfg(feature = "xdp")]
+    Lab(lab::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
     Load(load::Args),
+    /// A command in a whole Linux in virtual time, which tools/guest builds
+    Guest(guest::Args),
     /// What tc -s qdisc show would print for a running instance, and more
     Stats(control::Stats),
     /// Which instances are running
@@ -77,6 +86,8 @@ pub(crate) enum Failure {
     Run(String),
     /// Words that cannot be understood: exit code 2.
     Words(String),
+    /// Another program ended with this code and has said why.
+    Code(u8),
 }
 
 impl From<String> for Failure {
@@ -122,6 +133,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Ingress(args) => ingress::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
+        #[cfg(feature = "xdp")]
+        Command::Lab(args) => lab::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),
         Command::List(args) => control::list(&args),
@@ -129,6 +142,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Hist(args) => control::hist(&args),
         Command::Change(args) => control::change(&args),
         Command::Top(args) => top::run(&args),
+        Command::Guest(args) => guest::run(args),
         Command::Load(args) => load::run(args),
         #[cfg(feature = "xdp")]
         Command::Napi(args) => napi::run(&args),
@@ -142,6 +156,7 @@ pub(crate) fn main() -> ExitCode {
             eprintln!("weir: {message}");
             ExitCode::from(1)
         }
+        Err(Failure::Code(code)) => ExitCode::from(code),
         Err(Failure::Words(message)) => {
             // No prefix: the message may begin with the line that its marks stand under.
             eprintln!("{message}");

@@ -196,6 +196,50 @@ fn behind_a_shaper_old_packets_are_still_dropped_after_the_link_came_back() {
 }
 
 #[test]
+fn a_late_worker_repays_and_the_longest_burst_that_it_cost_is_told() {
+    for (mbit, late_us) in
+        [(10, 0), (10, 50), (10, 500), (100, 0), (100, 50), (100, 500), (900, 0), (900, 50), (900, 500)]
+    {
+        let mut e = engine(1024, 64, &format!("pfifo limit 1000 | tbf rate {mbit}mbit burst 64k"));
+        let mut now = ms(0);
+        let feed = |e: &mut Engine<MemoryRx, MemoryTx>, now| {
+            let waiting = e.census().queued;
+            e.rx_mut().arriving.extend((waiting..200).map(|n| (now, frame(1514, 0, n as u8))));
+            e.turn(now);
+        };
+        // Empty the bucket, then serve from a standing queue.
+        while e.next_event().is_none_or(|due| due <= now) {
+            feed(&mut e, now);
+        }
+        let (begun, before) = (now, e.counters().sent_bytes);
+        while now.since(begun) < 200 * MILLISECOND {
+            let due = e.next_event().expect("a queue stands, throttled").max(now);
+            now = due + late_us * MICROSECOND;
+            feed(&mut e, now);
+        }
+        let sent = e.counters().sent_bytes - before;
+        let allowed = mbit * now.since(begun) / 8000;
+        // tbf counts in ticks of 64 ns, as the kernel does.
+        assert!(
+            allowed.abs_diff(sent) <= 1514 + allowed / 10_000,
+            "{mbit} Mbit/s, {late_us} us late: {sent} of {allowed}"
+        );
+        let CatchUp { bytes, late_ns } = e.counters().longest_catch_up;
+        let repaid = mbit * late_us / 8;
+        match late_us {
+            0 => assert_eq!((bytes, late_ns), (0, 0)),
+            _ => {
+                assert_eq!(late_ns, late_us * MICROSECOND);
+                assert!(
+                    (repaid.max(1514)..=repaid + 1514).contains(&bytes),
+                    "{mbit} Mbit/s, {late_us} us late: {bytes}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_device_that_lies_stalls_and_loses_leaves_no_frame_nowhere() {
     let faults = Faults { lose: 3000, spoil: 3000, stall: 6000, hold: 20_000 };
     for seed in 0..20 {

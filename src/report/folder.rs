@@ -165,6 +165,7 @@ fn distributions(folder: &Path, outcome: &Outcome) -> io::Result<()> {
         all.push((format!("sojourn/{}", tag(&port.name)), port.total.clone()));
         all.push((format!("decision/{}", tag(&port.name)), port.decision.clone()));
     }
+    all.extend(outcome.noise.iter().map(|h| ("noise".to_string(), h.clone())));
     all.retain(|(_, h)| !h.is_empty());
     for (name, h) in &all {
         let mut out = create(&folder.join(format!("{}.hgrm", name.replace('/', "-"))))?;

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::charts::{Axes, Line, lines, percentiles};
-use super::summary::{self, PERCENTILES, percentile};
+use super::summary;
 use crate::scenario::result::{FlowResult, Outcome, PortResult};
 
 const STYLE: &str = "
@@ -37,17 +37,20 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     section(&mut out, "Throughput", &over_time(&tcp, outcome, "Mbit/s", false, throughput));
     let all: Vec<&FlowResult> = outcome.flows.iter().collect();
     section(&mut out, "Round trips over time", &over_time(&all, outcome, "mean round trip, ms", false, round_trips));
-    let groups: Vec<(String, Histogram<u64>)> =
+    let mut groups: Vec<(String, Histogram<u64>)> =
         outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
-    section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(&groups)));
+    groups.extend(outcome.noise.iter().map(|h| ("noise floor".to_string(), h.clone())));
+    section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(outcome)));
     if has_points {
         section(&mut out, "Congestion window", &over_time(&tcp, outcome, "packets", false, windows));
         section(&mut out, "Retransmission timeout", &over_time(&tcp, outcome, "timeout, ms", true, timeouts));
     }
     if !outcome.ports.is_empty() {
-        let sojourns: Vec<(String, Histogram<u64>)> =
-            outcome.ports.iter().map(|p| (p.name.clone(), p.total.clone())).collect();
-        section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
+        let known = outcome.ports.iter().filter(|p| !p.total.is_empty());
+        let sojourns: Vec<(String, Histogram<u64>)> = known.map(|p| (p.name.clone(), p.total.clone())).collect();
+        if !sojourns.is_empty() {
+            section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
+        }
         section(&mut out, "Queue depth", &ports(outcome, "packets", |d, _| f64::from(d.packets)));
         section(&mut out, "Longest sojourn in each interval", &ports(outcome, "ms", |d, _| d.worst as f64 / 1e6));
         let rate = 1e9 / scenario.interval as f64;
@@ -111,15 +114,6 @@ fn ports(
 }
 
 /// The seed's rows of percentiles.
-fn rows(groups: &[(String, Histogram<u64>)]) -> String {
-    let mut table = vec![vec!["percentile".to_string()]];
-    table[0].extend(groups.iter().map(|g| g.0.clone()));
-    for p in PERCENTILES {
-        let mut row = vec![format!("p{p}")];
-        row.extend(
-            groups.iter().map(|(_, h)| if h.is_empty() { "-".into() } else { format!("{:.3}", percentile(h, p)) }),
-        );
-        table.push(row);
-    }
-    format!("<pre>{}</pre>", escaped(&summary::table(&table)))
+fn rows(outcome: &Outcome) -> String {
+    format!("<pre>{}</pre>", escaped(&summary::round_trips(outcome)))
 }

@@ -115,7 +115,8 @@ pub fn text(outcome: &Outcome) -> String {
             .to_vec(),
     ];
     for p in &outcome.ports {
-        let ms = |q| format!("{:.3}", percentile(&p.total, q));
+        let known = !p.total.is_empty();
+        let ms = |q| if known { format!("{:.3}", percentile(&p.total, q)) } else { "-".into() };
         rows.push(vec![
             p.name.clone(),
             p.sent_packets.to_string(),
@@ -159,6 +160,23 @@ fn completions(outcome: &Outcome) -> String {
         }
     }
     out
+}
+
+/// The seed's rows of percentiles: a column for each group, and the machine's own noise where it was listened to.
+pub fn round_trips(outcome: &Outcome) -> String {
+    let mut columns: Vec<(String, Histogram<u64>)> =
+        outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
+    columns.extend(outcome.noise.iter().map(|h| ("noise floor".to_string(), h.clone())));
+    let mut rows = vec![vec!["RTT, ms".to_string()]];
+    rows[0].extend(columns.iter().map(|c| c.0.clone()));
+    for p in PERCENTILES {
+        let mut row = vec![format!("p{p}")];
+        row.extend(
+            columns.iter().map(|(_, h)| if h.is_empty() { "-".into() } else { format!("{:.3}", percentile(h, p)) }),
+        );
+        rows.push(row);
+    }
+    table(&rows)
 }
 
 /// Columns flush, the first left, the others right.
@@ -247,5 +265,6 @@ pub fn json(outcome: &Outcome) -> Value {
         "groups": groups(outcome).into_iter().map(group).collect::<Vec<_>>(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
         "ports": ports.collect::<Vec<_>>(),
+        "noise_ms": outcome.noise.as_ref().map_or(Value::Null, percentiles),
     })
 }

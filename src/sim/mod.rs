@@ -280,6 +280,7 @@ impl Simulation {
             frames: self.network.handled,
             origin: ORIGIN,
             conversations: self.conversations.iter().map(|c| self.records[c.record].name().to_string()).collect(),
+            noise: None,
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
             scenario: self.scenario,

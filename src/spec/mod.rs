@@ -382,6 +382,11 @@ impl Spec {
         Spec { stages: vec![Stage::Fifo(qdisc::fifo::Params { kind: qdisc::fifo::Kind::Packets, limit })] }
     }
 
+    /// The lowest rate among its stages, bits per second, if one has a rate.
+    pub fn bottleneck(&self) -> Option<u64> {
+        self.stages.iter().filter_map(Stage::rate).map(|r| r.bits_per_second()).min()
+    }
+
     /// Whether `other` has the same kinds of stages in the same order, so that a running instance
     /// can change from one to the other.
     pub fn same_kind(&self, other: &Spec) -> bool {

@@ -29,6 +29,7 @@
 //! | | `no_ds` | packets without a DS byte (ARP, LLDP, unparsed …) |
 //! | – | `unparsed` | packets whose headers could not be read: best effort, unchanged |
 //! | – | `refused` | packets that the sending NIC's ring refused: a fault of weir's |
+//! | `longest_catch_up` | `bytes` `late_ns` | the most that one turn sent after a shaper had kept packets waiting until a time that the worker came too late for, and how late that was |
 //! | `sojourn_ns` | `decision` | from the XDP hook until the queueing stage let the packet go |
 //! | | `total` | from the XDP hook until the packet was handed to the sending NIC |
 //! | | `tins` | as `decision`, by tin |
@@ -82,6 +83,8 @@ pub struct Counters {
     pub marked_sce: u64,
     /// Packets that the sending device refused: a fault of ours, see `tx_invalid`.
     pub refused: u64,
+    /// The longest burst that repaid a late wake-up.
+    pub longest_catch_up: CatchUp,
     /// Packets taken in, by ECN code point.
     pub arrived: CodePoints,
     /// Packets sent, by ECN code point.
@@ -112,6 +115,16 @@ impl Counters {
         self.marked_step += u64::from(packet.marks.has(Marks::STEP));
         self.marked_sce += u64::from(packet.marks.has(Marks::SCE));
     }
+}
+
+/// What one turn sent since it came later than the shaper's time for the first of it: the price of the rate being kept
+/// although the worker was late.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
+pub struct CatchUp {
+    /// Bytes sent in that turn.
+    pub bytes: u64,
+    /// How late it was, nanoseconds.
+    pub late_ns: u64,
 }
 
 /// Packets by ECN code point (RFC 3168 §5).

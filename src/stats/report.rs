@@ -71,6 +71,8 @@ impl Report {
             writeln!(out, "  sojourn {} {}", tag(&name), quantile_line(h))?;
         }
         writeln!(out, "  late {}", quantile_line(&self.late))?;
+        let burst = c.longest_catch_up;
+        writeln!(out, "  longest catch-up burst {} bytes, {} late", burst.bytes, time_ns(burst.late_ns))?;
         let n = &self.census;
         writeln!(
             out,
@@ -142,6 +144,7 @@ impl Report {
             "refused": c.refused,
             "sojourn_ns": sojourn,
             "late_ns": quantiles(&self.late),
+            "longest_catch_up": c.longest_catch_up,
             "census": self.census,
             "census_missing": self.census.missing(),
         });

@@ -40,8 +40,11 @@ kernel_down() {
 	in_ns "$router" ip link del bridge0
 }
 
-# What weir's upward queue has sent, and when, nanoseconds: "BYTES NS".
-sent() { echo "$("$weir" stats -j | awk '/"direction": "up"/ { up = 1 } up && /"bytes"/ { gsub(",", ""); print $2; exit }') $(date +%s%N)"; }
+# What weir has sent upward, and at which second of its run.
+sent() {
+	"$weir" stats -j | awk '{ gsub(",", "") } /"direction": "up"/ { up = 1 } up && /"seconds"/ { at = $2 }
+		up && /"sent": {/ { here = 1 } here && /"bytes"/ { print $2, at; exit }'
+}
 
 title "tbf, weir beside the kernel, Mbit/s of payload; $repeats turns of $seconds s"
 printf '%-10s%6s%12s%12s%10s%16s%16s\n' rate flows weir kernel ratio "ping weir, ms" "ping kernel, ms"
@@ -83,7 +86,7 @@ for rate in 10 50 100; do
 		awk -v rate=$rate -v flows=$flows -v good="$goodput" -v before="$before" -v after="$after" \
 			-v idle="$(field p50 "$scratch/idle.json")" -v ping="$ping" 'BEGIN {
 			split(before, b); split(after, a)
-			charged = (a[1] - b[1]) * 8e3 / (a[2] - b[2])
+			charged = (a[1] - b[1]) * 8e-6 / (a[2] - b[2])
 			printf "%-10s%6d%12.3f%14.4f%14.4f%14.2f%14.2f\n", rate "mbit", flows, good / 1e6, good / (rate * 1e6 * 1448 / 1514), charged / rate, idle / 1e3, ping / 1e3 }'
 	done
 done

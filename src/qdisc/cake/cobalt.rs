@@ -135,6 +135,7 @@ impl Vars {
         self.judge_busy(now, over, law, packet, random, compat)
     }
 
+    #[inline(never)]
     fn judge_busy(
         &mut self,
         now: i64,

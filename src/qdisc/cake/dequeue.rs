@@ -9,14 +9,6 @@ use crate::pool::Frame;
 use crate::qdisc::{Cx, Reason};
 use crate::time::{Instant, MICROSECOND};
 
-/// What came of asking a tin for a packet.
-enum Turn {
-    /// A packet.
-    Packet(Frame),
-    /// Nothing yet; choose a tin again.
-    Begin,
-}
-
 impl Cake {
     pub(super) fn departure(&mut self, moment: Instant, cx: &mut Cx<'_>) -> Option<Frame> {
         let now = self.now(moment);
@@ -32,7 +24,7 @@ impl Cake {
             }
             let tin = if self.shaper.is_unlimited() { self.next_in_turn() } else { self.most_due(now) };
             let Some(t) = tin else { return self.nothing(now) };
-            if let Turn::Packet(frame) = self.serve(t, now, moment, &mut first, cx) {
+            if let Some(frame) = self.serve(t, now, moment, &mut first, cx) {
                 return Some(frame);
             }
         }
@@ -45,8 +37,9 @@ impl Cake {
     }
 
     /// Weighted round robin over the tins (`spec/cake.md` §12.2, unlimited).
+    #[inline]
     fn next_in_turn(&mut self) -> Option<usize> {
-        let (mut wrapped, mut seen) = (false, false);
+        let (mut rounds, mut seen) = (0, false);
         loop {
             let t = self.turn;
             let tin = &mut self.tins[t];
@@ -60,17 +53,20 @@ impl Cake {
             self.turn += 1;
             if self.turn >= self.tin_count {
                 self.turn = 0;
-                if wrapped && !seen {
+                rounds += 1;
+                if rounds > 1 && !seen {
                     return None;
                 }
-                wrapped = true;
-                self.skip_rounds();
+                if rounds > 4 {
+                    self.skip_rounds();
+                }
             }
         }
     }
 
     /// Rounds in which no tin would come out of debt are taken at once: after a change from a shaper
     /// to none, the debt can be gigabytes.
+    #[cold]
     fn skip_rounds(&mut self) {
         let tins = &mut self.tins[..self.tin_count];
         let needed = |tin: &Tin| tin.deficit.unsigned_abs().div_ceil(u32::from(tin.quantum)) as i32;
@@ -85,6 +81,7 @@ impl Cake {
 
     /// The highest tin within its threshold, else the one that will be first (`spec/cake.md` §12.2,
     /// shaped).
+    #[inline]
     fn most_due(&self, now: i64) -> Option<usize> {
         let mut best = i64::MAX;
         let mut choice = None;
@@ -100,140 +97,98 @@ impl Cake {
         choice
     }
 
-    /// Chooses a flow of the tin and takes a packet of it (`spec/cake.md` §12.3, §12.4).
-    fn serve(&mut self, t: usize, now: i64, moment: Instant, first: &mut bool, cx: &mut Cx<'_>) -> Turn {
-        let fair = self.fair;
+    /// Chooses a flow of the tin and takes a packet of it (`spec/cake.md` §12.3, §12.4). `None` if
+    /// the tins must be looked at again.
+    #[inline]
+    fn serve(&mut self, t: usize, now: i64, moment: Instant, first: &mut bool, cx: &mut Cx<'_>) -> Option<Frame> {
         loop {
             let tin = &mut self.tins[t];
-            let decayed = tin.decayed.head();
-            let head = if *first { decayed } else { None }.or(tin.new.head()).or(tin.old.head()).or(decayed);
-            let Some(f) = head else { return Turn::Begin };
+            let f = tin.next_flow(*first)?;
             *first = false;
-
-            let flow = &mut tin.flows[f];
-            if flow.deficit <= 0 {
-                self.rotate(t, f, fair, cx);
+            if tin.flows[f].deficit <= 0 {
+                tin.rotate(f, self.fair, cx.random);
                 continue;
             }
+            let Some(frame) = tin.flows[f].queue.pop(cx.pool) else {
+                tin.retire(f, now);
+                // As long as the tin has others, it is still its turn: nothing else has moved, but for
+                // drops that were charged.
+                if tin.is_active() && !self.params.ingress {
+                    continue;
+                }
+                return None;
+            };
+            if let Some(frame) = self.take_out(t, f, frame, now, moment, cx) {
+                return Some(frame);
+            }
+        }
+    }
 
+    /// Lets COBALT judge the packets of a flow, `frame` first, until one may leave or, in ingress
+    /// mode, one was dropped.
+    #[inline]
+    fn take_out(
+        &mut self,
+        t: usize,
+        f: u32,
+        mut frame: Frame,
+        now: i64,
+        moment: Instant,
+        cx: &mut Cx<'_>,
+    ) -> Option<Frame> {
+        loop {
+            let tin = &mut self.tins[t];
+            let flow = &mut tin.flows[f];
+            let packet = &mut cx.pool[&frame];
+            tin.backlog -= u64::from(packet.len);
+            self.memory -= u64::from(packet.truesize);
+            self.heap.dequeued(t, f, packet.len);
+
+            let sojourn = moment.since(packet.enqueued);
             let bulk = if self.bulk_counts { tin.bulk } else { 0 };
-            loop {
-                let tin = &mut self.tins[t];
-                let flow = &mut tin.flows[f];
-                let Some(frame) = flow.queue.pop(cx.pool) else {
-                    self.retire(t, f, now);
-                    return Turn::Begin;
-                };
-                let packet = &mut cx.pool[&frame];
-                let (len, charged) = (packet.len, packet.charged);
-                tin.backlog -= u64::from(len);
-                self.memory -= u64::from(packet.truesize);
-                self.heap.dequeued(t, f, len);
-
-                let sojourn = moment.since(packet.enqueued);
-                let over = tin.law.is_over(sojourn, self.rule, bulk);
-                let verdict = flow.cobalt.judge(now, over, &tin.law, packet, cx.random, self.link.compat);
-                let dropped = verdict.drop.filter(|_| !flow.queue.is_empty());
-                let Some(reason) = dropped else {
-                    self.deliver(t, f, now, moment, sojourn, verdict.marked, &frame, cx);
-                    return Turn::Packet(frame);
-                };
-
-                tin.counters.drops += 1;
-                match reason {
-                    Reason::Flood => tin.counters.dropped_flood += 1,
-                    _ => tin.counters.dropped_aqm += 1,
-                }
-                self.basic.dropped(len);
-                let ingress = self.params.ingress;
-                if ingress {
-                    self.shaper.charge(&tin.pace, &mut tin.time_next, charged, now, true);
-                    flow.deficit -= charged as i32;
-                    tin.deficit = tin.deficit.wrapping_sub(charged as i32);
-                }
-                cx.drops.push(cx.pool, frame, reason);
-                if ingress {
-                    break;
-                }
+            let over = tin.law.is_over(sojourn, self.rule, bulk);
+            let verdict = flow.cobalt.judge(now, over, &tin.law, packet, cx.random, self.link.compat);
+            let dropped = verdict.drop.filter(|_| !flow.queue.is_empty());
+            let Some(reason) = dropped else {
+                self.deliver(t, f, now, moment, verdict.marked, &frame, cx);
+                return Some(frame);
+            };
+            self.lose(t, f, now, frame, reason, cx);
+            if self.params.ingress {
+                return None;
             }
+            // The last packet of a queue is never dropped here, so there is one more.
+            frame = self.tins[t].flows[f].queue.pop(cx.pool)?;
         }
     }
 
-    /// A flow has used up its deficit: it gets a quantum and goes to the end of the line
-    /// (`spec/cake.md` §12.3 step 2).
-    fn rotate(&mut self, t: usize, f: u32, fair: u8, cx: &mut Cx<'_>) {
+    /// COBALT drops a packet.
+    #[inline(never)]
+    fn lose(&mut self, t: usize, f: u32, now: i64, frame: Frame, reason: Reason, cx: &mut Cx<'_>) {
         let tin = &mut self.tins[t];
-        let flow = &mut tin.flows[f];
-        let was = flow.state;
-        if was == State::Sparse {
-            if flow.queue.is_empty() {
-                flow.state = State::SparseWait;
-            } else {
-                flow.state = State::Bulk;
-                tin.sparse -= 1;
-                tin.bulk += 1;
-                tin.enter_hosts(f, fair);
-            }
+        let (len, charged) = (cx.pool[&frame].len, cx.pool[&frame].charged);
+        tin.counters.drops += 1;
+        match reason {
+            Reason::Flood => tin.counters.dropped_flood += 1,
+            _ => tin.counters.dropped_aqm += 1,
         }
-        let quantum = tin.flow_quantum(f, fair, cx.random.u16());
-        tin.flows[f].deficit += quantum;
-        self.leave_list(t, was);
-        let tin = &mut self.tins[t];
-        tin.old.push(&mut tin.flows, f);
-    }
-
-    /// Takes the flow that was chosen, the head of its list, out of that list.
-    fn leave_list(&mut self, t: usize, was: State) {
-        let tin = &mut self.tins[t];
-        match was {
-            State::Decaying => tin.decayed.pop(&tin.flows),
-            State::Sparse => tin.new.pop(&tin.flows),
-            _ => tin.old.pop(&tin.flows),
+        self.basic.dropped(len);
+        if self.params.ingress {
+            self.shaper.charge(&tin.pace, &mut tin.time_next, charged, now, true);
+            tin.flows[f].deficit -= charged as i32;
+            tin.deficit = tin.deficit.wrapping_sub(charged as i32);
         }
-    }
-
-    /// A flow was found empty: it decays, or is forgotten (`spec/cake.md` §12.4 step 4).
-    fn retire(&mut self, t: usize, f: u32, now: i64) {
-        let tin = &mut self.tins[t];
-        let flow = &mut tin.flows[f];
-        tin.unresponsive -= u32::from(flow.cobalt.queue_empty(now, &tin.law));
-        let rests = flow.cobalt.at_rest(now);
-        let was = flow.state;
-        flow.state = if rests { State::None } else { State::Decaying };
-        self.leave_list(t, was);
-        let tin = &mut self.tins[t];
-        match was {
-            State::Bulk => {
-                tin.bulk -= 1;
-                tin.leave_hosts(f);
-            }
-            State::Sparse | State::SparseWait => tin.sparse -= 1,
-            State::Decaying => tin.decaying -= 1,
-            State::None => {}
-        }
-        if !rests {
-            tin.decaying += 1;
-            tin.decayed.push(&mut tin.flows, f);
-        }
+        cx.drops.push(cx.pool, frame, reason);
     }
 
     /// A packet leaves (`spec/cake.md` §12.4 from step 7 on).
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the state of one dequeue")]
-    fn deliver(
-        &mut self,
-        t: usize,
-        f: u32,
-        now: i64,
-        moment: Instant,
-        sojourn: u64,
-        marked: bool,
-        frame: &Frame,
-        cx: &mut Cx<'_>,
-    ) {
+    fn deliver(&mut self, t: usize, f: u32, now: i64, moment: Instant, marked: bool, frame: &Frame, cx: &mut Cx<'_>) {
         let tin = &mut self.tins[t];
         let packet = &mut cx.pool[frame];
         let (len, charged) = (packet.len, packet.charged);
+        let sojourn = moment.since(packet.enqueued);
         packet.released = moment;
         if marked {
             packet.marks.add(Marks::ECN);
@@ -245,7 +200,9 @@ impl Cake {
                 tin.counters.ce_threshold += 1;
             }
         }
-        tin.counters.ce_made += u64::from(!packet.marks.is_empty() && packet.ds_arrived & ecn::CE != ecn::CE);
+        if !packet.marks.is_empty() && packet.ds_arrived & ecn::CE != ecn::CE {
+            tin.counters.ce_made += 1;
+        }
         if let Some(threshold) = self.params.sce_threshold {
             tin.counters.sce += u64::from(threshold.apply(sojourn, packet, cx.random));
         }
@@ -262,12 +219,12 @@ impl Cake {
             tin.counters.sent_sparse += 1;
             tin.counters.sent_sparse_bytes += u64::from(len);
         }
-        if self.shaper.time_next > now && self.basic.qlen > 0 {
-            self.wake = Some(self.shaper.wake());
-        } else if self.basic.qlen == 0 {
+        if self.basic.qlen == 0 {
             if let Some(tin) = self.tins[..self.tin_count].iter().find(|t| t.decaying > 0) {
                 self.wake = Some(now + tin.law.target as i64);
             }
+        } else if self.shaper.time_next > now {
+            self.wake = Some(self.shaper.wake());
         }
         self.heap.delivered();
     }

@@ -31,18 +31,20 @@ impl Cake {
         if mode == TinMode::BestEffort {
             return 0;
         }
-        let order = mode.order();
-        let named = |n: u32| n.checked_sub(1).and_then(|n| order.get(n as usize)).map(|&t| t.into());
-        let mask = self.params.fwmark;
-        let mark = if mask == 0 { 0 } else { (packet.fwmark & mask) >> mask.trailing_zeros() };
-        if let Some(tin) = named(mark) {
-            return tin;
-        }
-        if let Some(tin) = self.handle.minor_of(packet.priority).and_then(|minor| named(minor.into())) {
+        if let Some(tin) = self.named_tin(packet) {
             return tin;
         }
         let tin = mode.tin(tins::code_point(packet));
         if tin < self.tin_count { tin } else { 0 }
+    }
+
+    /// The tin that a mark or a priority names, by its place in the order shown.
+    #[inline]
+    fn named_tin(&self, packet: &Packet) -> Option<usize> {
+        let named = |n: u32| self.params.tins.order().get(n.checked_sub(1)? as usize).map(|&t| t.into());
+        let mask = self.params.fwmark;
+        let by_mark = if mask == 0 { None } else { named((packet.fwmark & mask) >> mask.trailing_zeros()) };
+        by_mark.or_else(|| named(self.handle.minor_of(packet.priority)?.into()))
     }
 
     /// Which of a tin's queues a flow belongs to (`spec/cake.md` §8). Hosts are hashed only when
@@ -61,15 +63,16 @@ impl Cake {
             source ^ destination
         };
         let tin = &mut self.tins[t];
-        let (f, found) = tin.flows.find(hash);
-        if found == Found::Direct {
+        if let Some(f) = tin.flows.at_home(hash) {
             tin.counters.way_direct += 1;
             return f;
         }
-        let hosts =
-            |hash: fn(&mut Hashing, &crate::classify::FlowKeys) -> u32, hashing: &mut Hashing| hash(hashing, keys);
-        let source = if self.fair & SOURCE != 0 { hosts(Hashing::src_host, hashing) } else { 0 };
-        let destination = if self.fair & DESTINATION != 0 { hosts(Hashing::dst_host, hashing) } else { 0 };
+        let (f, found) = tin.flows.search(hash);
+        let (mut source, mut destination) = (0, 0);
+        if found.needs_hosts() {
+            source = if self.fair & SOURCE != 0 { hashing.src_host(keys) } else { 0 };
+            destination = if self.fair & DESTINATION != 0 { hashing.dst_host(keys) } else { 0 };
+        }
         self.settle(t, f, found, source, destination);
         f
     }
@@ -77,26 +80,16 @@ impl Cake {
     /// Counts how a queue was found and gives it its hosts.
     pub(super) fn settle(&mut self, t: usize, f: u32, found: Found, source: u32, destination: u32) {
         let tin = &mut self.tins[t];
-        let new_hosts = match found {
-            Found::Direct => {
-                tin.counters.way_direct += 1;
-                false
-            }
-            Found::Tagged { indirect, idle } => {
-                tin.counters.way_indirect += u64::from(indirect);
-                idle
-            }
-            Found::Free => {
-                tin.counters.way_misses += 1;
-                true
-            }
+        match found {
+            Found::Direct => tin.counters.way_direct += 1,
+            Found::Tagged { indirect, .. } => tin.counters.way_indirect += u64::from(indirect),
+            Found::Free => tin.counters.way_misses += 1,
             Found::Collision => {
                 tin.counters.way_collisions += 1;
                 tin.leave_hosts(f);
-                true
             }
-        };
-        if new_hosts {
+        }
+        if found.needs_hosts() {
             if self.fair & SOURCE != 0 {
                 tin.flows[f].src_host = tin.sources.allocate(source);
             }
@@ -111,6 +104,7 @@ impl Cake {
 
     /// Puts a packet into its queue, and takes others out if memory is short (`spec/cake.md` §10,
     /// from step 2 on).
+    #[inline]
     pub(super) fn admit(&mut self, now: i64, frame: Frame, t: usize, f: u32, cx: &mut Cx<'_>) {
         let tin = &mut self.tins[t];
         if tin.backlog == 0 {
@@ -135,40 +129,29 @@ impl Cake {
         tin.counters.max_len = tin.counters.max_len.max(len);
         tin.counters.packets += 1;
         tin.counters.bytes += u64::from(len);
-        tin.flows[f].queue.push(cx.pool, frame);
+        let flow = &mut tin.flows[f];
+        flow.queue.push(cx.pool, frame);
+        let state = flow.state;
 
-        let redundant = match self.params.ack_filter {
-            AckFilter::Off => None,
-            mode => ack_filter::redundant(&mut tin.flows[f].queue, mode == AckFilter::Aggressive, cx),
-        };
-        let mut change = i64::from(len);
         self.memory += u64::from(truesize);
         self.basic.queued(len);
-        if let Some(ack) = redundant {
-            let old = &cx.pool[&ack];
-            tin.counters.ack_drops += 1;
-            self.memory -= u64::from(old.truesize);
-            if self.params.ingress {
-                self.shaper.charge(&tin.pace, &mut tin.time_next, old.charged, now, true);
-            }
-            change -= i64::from(old.len);
-            self.basic.dropped(old.len);
-            cx.drops.push(cx.pool, ack, Reason::AckFilter);
+        let mut change = i64::from(len);
+        if self.params.ack_filter != AckFilter::Off {
+            change -= self.filter_acks(now, t, f, cx);
         }
+        let tin = &mut self.tins[t];
         tin.backlog = tin.backlog.wrapping_add_signed(change);
         self.heap.enqueued(t, f, change as i32);
 
         if self.params.autorate {
-            let limited = self.link.compat != Compat::V6_12;
-            if let Some(rate) = self.autorate.arrival(now, change, limited) {
-                self.rate = rate;
-                self.configure();
-            }
+            self.follow_arrivals(now, change);
         } else {
             self.autorate.idle(now);
         }
 
-        self.wake_flow(t, f, cx);
+        if !matches!(state, State::Sparse | State::Bulk) {
+            self.tins[t].wake_flow(f, self.fair, cx.random);
+        }
         self.memory_peak = self.memory_peak.max(self.memory);
         while self.memory > self.memory_limit {
             // A heap whose root turns out empty is rebuilt for a second try.
@@ -178,34 +161,37 @@ impl Cake {
         }
     }
 
-    /// What an arrival makes of its flow (`spec/cake.md` §10 step 7).
-    fn wake_flow(&mut self, t: usize, f: u32, cx: &mut Cx<'_>) {
+    /// Drops the ACK that the newest packet of a queue makes redundant, if there is one; its length.
+    #[inline(never)]
+    fn filter_acks(&mut self, now: i64, t: usize, f: u32, cx: &mut Cx<'_>) -> i64 {
         let tin = &mut self.tins[t];
-        match tin.flows[f].state {
-            State::Sparse | State::Bulk => {}
-            State::SparseWait => {
-                tin.flows[f].state = State::Bulk;
-                tin.sparse -= 1;
-                tin.bulk += 1;
-                tin.enter_hosts(f, self.fair);
-            }
-            idle @ (State::None | State::Decaying) => {
-                if idle == State::Decaying {
-                    tin.decayed.remove(&mut tin.flows, f);
-                    tin.decaying -= 1;
-                }
-                tin.new.push(&mut tin.flows, f);
-                tin.sparse += 1;
-                let quantum = tin.flow_quantum(f, self.fair, cx.random.u16());
-                let flow = &mut tin.flows[f];
-                flow.state = State::Sparse;
-                flow.deficit = quantum;
-            }
+        let aggressive = self.params.ack_filter == AckFilter::Aggressive;
+        let Some(ack) = ack_filter::redundant(&mut tin.flows[f].queue, aggressive, cx) else { return 0 };
+        let old = &cx.pool[&ack];
+        let len = old.len;
+        tin.counters.ack_drops += 1;
+        self.memory -= u64::from(old.truesize);
+        if self.params.ingress {
+            self.shaper.charge(&tin.pace, &mut tin.time_next, old.charged, now, true);
+        }
+        self.basic.dropped(len);
+        cx.drops.push(cx.pool, ack, Reason::AckFilter);
+        len.into()
+    }
+
+    /// Lets the rate follow what arrives, by `change` bytes more.
+    #[inline(never)]
+    fn follow_arrivals(&mut self, now: i64, change: i64) {
+        let limited = self.link.compat != Compat::V6_12;
+        if let Some(rate) = self.autorate.arrival(now, change, limited) {
+            self.rate = rate;
+            self.configure();
         }
     }
 
     /// Takes one packet out to make room (`spec/cake.md` §14.2); `offender` is the tin whose packet
     /// did not fit. False if there was none to take.
+    #[cold]
     fn overflow(&mut self, now: i64, offender: usize, cx: &mut Cx<'_>) -> bool {
         let (t, f) = self.heap.fattest();
         let tin = &mut self.tins[t];

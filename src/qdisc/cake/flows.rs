@@ -104,6 +104,19 @@ impl List {
     }
 }
 
+/// The ways of a set of which something holds, as bits: which one it is then costs no branch.
+#[inline]
+pub(super) fn ways(holds: impl Fn(usize) -> bool) -> u8 {
+    (0..WAYS).fold(0, |set, way| set | u8::from(holds(way)) << way)
+}
+
+/// The first way in a set of some, from the home way on and around.
+#[inline]
+pub(super) fn first_way(set: u8, home: usize) -> usize {
+    let own = home & (WAYS - 1);
+    (own + set.rotate_right(own as u32).trailing_zeros() as usize) & (WAYS - 1)
+}
+
 /// How a queue was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
@@ -120,6 +133,17 @@ pub(super) enum Found {
     Free,
     /// None is free; this one is shared.
     Collision,
+}
+
+impl Found {
+    /// Whether the hosts that the queue remembers may be another flow's.
+    pub(super) fn needs_hosts(self) -> bool {
+        match self {
+            Found::Direct => false,
+            Found::Tagged { idle, .. } => idle,
+            Found::Free | Found::Collision => true,
+        }
+    }
 }
 
 /// The queues of a tin.
@@ -150,26 +174,40 @@ impl Flows {
     }
 
     /// The queue for a flow hash, tagged with it from now on.
-    #[inline]
     pub(super) fn find(&mut self, hash: u32) -> (u32, Found) {
-        let home = hash as usize & (self.flows.len() - 1);
-        if self.tags[home] == hash && self.flows[home].state != State::None {
-            return (home as u32, Found::Direct);
+        match self.at_home(hash) {
+            Some(f) => (f, Found::Direct),
+            None => self.search(hash),
         }
-        self.search(hash, home)
     }
 
-    fn search(&mut self, hash: u32, home: usize) -> (u32, Found) {
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.flows.len() - 1)
+    }
+
+    /// The queue that a flow hash points to, if that is where the flow is and it is in use.
+    #[inline]
+    pub(super) fn at_home(&self, hash: u32) -> Option<u32> {
+        let home = self.home(hash);
+        (self.tags[home] == hash && self.flows[home].state != State::None).then_some(home as u32)
+    }
+
+    /// The queue for a flow that is not at home.
+    #[inline(never)]
+    pub(super) fn search(&mut self, hash: u32) -> (u32, Found) {
+        let home = self.home(hash);
         let base = home & !(WAYS - 1);
-        let way = |i: usize| base + ((home + i) & (WAYS - 1));
-        if let Some(i) = (0..WAYS).find(|&i| self.tags[way(i)] == hash) {
-            let idle = self.flows[way(i)].state == State::None;
-            return (way(i) as u32, Found::Tagged { indirect: i > 0, idle });
+        let first = |set: u8| base + first_way(set, home);
+
+        let tagged = ways(|way| self.tags[base + way] == hash);
+        if tagged != 0 {
+            let f = first(tagged);
+            return (f as u32, Found::Tagged { indirect: f != home, idle: self.flows[f].state == State::None });
         }
-        let free = (0..WAYS).map(way).find(|&f| self.flows[f].state == State::None);
-        let chosen = free.unwrap_or(home);
-        self.tags[chosen] = hash;
-        (chosen as u32, if free.is_some() { Found::Free } else { Found::Collision })
+        let free = ways(|way| self.flows[base + way].state == State::None);
+        let f = if free == 0 { home } else { first(free) };
+        self.tags[f] = hash;
+        (f as u32, if free == 0 { Found::Collision } else { Found::Free })
     }
 }
 

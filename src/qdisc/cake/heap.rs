@@ -17,6 +17,8 @@ pub(super) struct Heap {
     backlogs: Box<[u32]>,
     entries: Box<[u32]>,
     positions: Box<[u32]>,
+    /// Two to this many queues are in a tin.
+    shift: u32,
     exact: bool,
     /// Deliveries until the heap is no longer kept in order; zero if it is not.
     timeout: u16,
@@ -29,19 +31,16 @@ impl Heap {
             backlogs: vec![0; identity.len()].into(),
             positions: identity.clone(),
             entries: identity,
+            shift: queues.trailing_zeros(),
             exact,
             timeout: 0,
         }
     }
 
-    fn queues(&self) -> u32 {
-        self.entries.len() as u32 / TINS
-    }
-
     /// Backlogs of one tin's queues stand together, so that few cache lines hold those in use.
     #[inline]
     fn place(&self, tin: usize, queue: u32) -> usize {
-        tin * self.entries.len() / TINS as usize + queue as usize
+        (tin << self.shift) + queue as usize
     }
 
     fn key(&self, entry: u32) -> u32 {
@@ -60,10 +59,15 @@ impl Heap {
         let place = self.place(tin, queue);
         self.backlogs[place] = self.backlogs[place].wrapping_add_signed(change);
         if self.timeout != 0 {
-            let at = self.sift_up(self.positions[(queue * TINS) as usize + tin] as usize);
-            if self.exact {
-                self.sift_down(at);
-            }
+            self.grown(tin, queue);
+        }
+    }
+
+    #[inline(never)]
+    fn grown(&mut self, tin: usize, queue: u32) {
+        let at = self.sift_up(self.positions[(queue * TINS) as usize + tin] as usize);
+        if self.exact {
+            self.sift_down(at);
         }
     }
 
@@ -73,8 +77,13 @@ impl Heap {
         let place = self.place(tin, queue);
         self.backlogs[place] = self.backlogs[place].wrapping_sub(bytes);
         if self.timeout != 0 {
-            self.sift_down(self.positions[(queue * TINS) as usize + tin] as usize);
+            self.shrunk(tin, queue);
         }
+    }
+
+    #[inline(never)]
+    fn shrunk(&mut self, tin: usize, queue: u32) {
+        self.sift_down(self.positions[(queue * TINS) as usize + tin] as usize);
     }
 
     /// A packet was delivered.
@@ -109,8 +118,7 @@ impl Heap {
     /// All queues of a tin were emptied.
     pub(super) fn emptied(&mut self, tin: usize) {
         let from = self.place(tin, 0);
-        let queues = self.queues() as usize;
-        self.backlogs[from..from + queues].fill(0);
+        self.backlogs[from..from + (1 << self.shift)].fill(0);
         if self.exact {
             self.forget();
         }

@@ -4,7 +4,7 @@
 //! that is counted here carries a flag that says so ([`super::flows::Flow`]), so a count never goes
 //! below zero and always equals a recount of the flags.
 
-use super::flows::WAYS;
+use super::flows::{WAYS, first_way, ways};
 
 /// The hosts of one direction in one tin.
 #[derive(Debug)]
@@ -23,11 +23,12 @@ impl Hosts {
     pub(super) fn allocate(&mut self, hash: u32) -> u16 {
         let home = hash as usize & (self.tags.len() - 1);
         let base = home & !(WAYS - 1);
-        let way = |i: usize| base + ((home + i) & (WAYS - 1));
-        if let Some(slot) = (0..WAYS).map(way).find(|&s| self.tags[s] == hash) {
-            return slot as u16;
+        let tagged = ways(|way| self.tags[base + way] == hash);
+        if tagged != 0 {
+            return (base + first_way(tagged, home)) as u16;
         }
-        let slot = (0..WAYS).map(way).find(|&s| self.bulk[s] == 0).unwrap_or(home);
+        let free = ways(|way| self.bulk[base + way] == 0);
+        let slot = if free == 0 { home } else { base + first_way(free, home) };
         self.tags[slot] = hash;
         slot as u16
     }

@@ -76,7 +76,7 @@ pub struct Cake {
     clock: Clock,
     /// When to ask again, on cake's own clock.
     wake: Option<i64>,
-    tins: Box<[Tin]>,
+    tins: Box<[Tin; TINS]>,
     tin_count: usize,
     /// The tin whose turn it is where there is no shaper.
     turn: usize,
@@ -136,7 +136,7 @@ impl Cake {
             basic: Basic::default(),
             clock: Clock::default(),
             wake: None,
-            tins: (0..TINS).map(|_| Tin::new(params.queues)).collect(),
+            tins: Box::new(std::array::from_fn(|_| Tin::new(params.queues))),
             tin_count: 0,
             turn: 0,
             fair: 0,

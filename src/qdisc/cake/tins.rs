@@ -1,12 +1,13 @@
 //! Tins: what share each has and who belongs there (`spec/cake.md` §5.2, §7).
 
 use super::cobalt::Law;
-use super::flows::{DESTINATION, Flow, Flows, List, SOURCE};
+use super::flows::{DESTINATION, Flow, Flows, List, SOURCE, State};
 use super::hosts::Hosts;
 use super::params::TinMode;
 use super::shaper::Pace;
 use super::stats::Counters;
 use crate::packet::{Network, Packet};
+use crate::rng::Random;
 use crate::units::Rate;
 
 /// What a mode says of one tin.
@@ -194,6 +195,94 @@ impl Tin {
         }
         let share = if load == 1 { 65_535 } else { 65_535 / u32::from(load) };
         ((u32::from(self.flow_quantum) * share + u32::from(dither)) >> 16) as i32
+    }
+
+    /// A packet came to a flow that is not in its turn (`spec/cake.md` §10 step 7).
+    pub(super) fn wake_flow(&mut self, f: u32, fair: u8, random: &mut Random) {
+        let flow = &mut self.flows[f];
+        match flow.state {
+            State::Sparse | State::Bulk => {}
+            State::SparseWait => {
+                flow.state = State::Bulk;
+                self.sparse -= 1;
+                self.bulk += 1;
+                self.enter_hosts(f, fair);
+            }
+            idle @ (State::None | State::Decaying) => {
+                flow.state = State::Sparse;
+                if idle == State::Decaying {
+                    self.decayed.remove(&mut self.flows, f);
+                    self.decaying -= 1;
+                }
+                self.new.push(&mut self.flows, f);
+                self.sparse += 1;
+                self.flows[f].deficit = self.flow_quantum(f, fair, random.u16());
+            }
+        }
+    }
+
+    /// The flow whose turn it is: decaying ones are looked at `first`, and when there is nothing else
+    /// (`spec/cake.md` §12.3 step 1).
+    #[inline]
+    pub(super) fn next_flow(&self, first: bool) -> Option<u32> {
+        let decayed = self.decayed.head();
+        if first { decayed } else { None }.or(self.new.head()).or(self.old.head()).or(decayed)
+    }
+
+    /// Takes the flow that was chosen, the head of its list, out of that list.
+    #[inline]
+    fn leave_list(&mut self, was: State) {
+        match was {
+            State::Decaying => self.decayed.pop(&self.flows),
+            State::Sparse => self.new.pop(&self.flows),
+            _ => self.old.pop(&self.flows),
+        }
+    }
+
+    /// A flow has used up its deficit: it gets a quantum and goes to the end of the line
+    /// (`spec/cake.md` §12.3 step 2).
+    #[inline]
+    pub(super) fn rotate(&mut self, f: u32, fair: u8, random: &mut Random) {
+        let flow = &mut self.flows[f];
+        let was = flow.state;
+        if was == State::Sparse {
+            if flow.queue.is_empty() {
+                flow.state = State::SparseWait;
+            } else {
+                flow.state = State::Bulk;
+                self.sparse -= 1;
+                self.bulk += 1;
+                self.enter_hosts(f, fair);
+            }
+        }
+        let quantum = self.flow_quantum(f, fair, random.u16());
+        self.flows[f].deficit += quantum;
+        self.leave_list(was);
+        self.old.push(&mut self.flows, f);
+    }
+
+    /// A flow was found empty: it decays, or is forgotten (`spec/cake.md` §12.4 step 4).
+    #[inline]
+    pub(super) fn retire(&mut self, f: u32, now: i64) {
+        let flow = &mut self.flows[f];
+        self.unresponsive -= u32::from(flow.cobalt.queue_empty(now, &self.law));
+        let rests = flow.cobalt.at_rest(now);
+        let was = flow.state;
+        flow.state = if rests { State::None } else { State::Decaying };
+        self.leave_list(was);
+        match was {
+            State::Bulk => {
+                self.bulk -= 1;
+                self.leave_hosts(f);
+            }
+            State::Sparse | State::SparseWait => self.sparse -= 1,
+            State::Decaying => self.decaying -= 1,
+            State::None => {}
+        }
+        if !rests {
+            self.decaying += 1;
+            self.decayed.push(&mut self.flows, f);
+        }
     }
 
     /// A flow became bulk: its hosts have one more.

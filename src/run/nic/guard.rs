@@ -276,6 +276,20 @@ fn namespace() -> Result<String, Error> {
     Ok(namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect())
 }
 
+/// Removes what killed processes have kept of interfaces that went with them: files in `directory` of interfaces for which
+/// `gone` is true. Gives the number of files.
+pub fn forget(directory: &Path, gone: impl Fn(&str) -> bool) -> usize {
+    let mut forgotten = 0;
+    for file in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if !file.to_string_lossy().ends_with(".nic.json") {
+            continue;
+        }
+        let dead = read_kept(&file).is_some_and(|kept| gone(&kept.interface) && !kept.owner.is_alive());
+        forgotten += usize::from(dead && fs::remove_file(&file).is_ok());
+    }
+    forgotten
+}
+
 fn read_kept(file: &Path) -> Option<Kept> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }

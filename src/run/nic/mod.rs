@@ -22,7 +22,7 @@ use serde::Serialize;
 #[cfg(feature = "xdp")]
 pub(super) use checks::refusal;
 pub use checks::{Check, Verdict, machine_checks, nic_checks};
-pub use guard::NicGuard;
+pub use guard::{NicGuard, forget};
 
 /// What went wrong, in words for people: names the interface and ends with what to type.
 #[derive(Debug)]

@@ -54,6 +54,7 @@ fn a_report_is_what_tc_prints_and_weirs_lines_below() {
   sojourn decision p50 5.001ms p90 9.003ms p99 9.904ms p99.9 9.994ms max 10ms
   sojourn total p50 10ms p90 18.01ms p99 19.81ms p99.9 19.99ms max 20ms
   late p50 0ns p90 0ns p99 0ns p99.9 0ns max 0ns
+  longest catch-up burst 0 bytes, 0ns late
   frames 4096: free 2000 queued 4 receiving 2048 sending 44 missing 0
   gate redirected 1007
   queues 1 rx_ring_full 7 rx_fill_ring_empty 2

@@ -1,0 +1,234 @@
+//! A run of the lab: the network is made, the routers start, the flows run, and everything is read off.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use super::course::{Course, Meter};
+use super::flows::{self, End, Pinging, Running};
+use super::plan::{self, Router};
+use super::router::{self, Manner, Routed, Started};
+use super::topology::Topology;
+use super::watch::{self, Seen};
+use super::{Error, machine};
+use crate::scenario::Scenario;
+use crate::scenario::result::{FlowResult, Outcome};
+use crate::spec::Spec;
+use crate::time::{Instant, SECOND};
+
+/// Who routes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RouterKind {
+    /// weir, with the scenario's pipelines or with another in the first router's place.
+    Weir(Option<Spec>),
+}
+
+/// What a run needs besides its scenario.
+pub struct Order<'a> {
+    /// What is run.
+    pub scenario: &'a Scenario,
+    /// Start jitter and think times follow from it.
+    pub seed: u64,
+    /// Who routes.
+    pub router: &'a RouterKind,
+    /// How weir works.
+    pub manner: Manner,
+    /// The machine's noise, listened to before.
+    pub noise: Option<Histogram<u64>>,
+}
+
+/// What a run brings home.
+pub struct Result {
+    /// The figures.
+    pub outcome: Outcome,
+    /// What the engine says of itself, for the manifest.
+    pub about: Value,
+    /// What makes the figures doubtful, for people.
+    pub warnings: Vec<String>,
+}
+
+/// A run that goes on.
+pub struct Run {
+    course: Arc<Course>,
+    topology: Topology,
+    routers: Vec<Started>,
+    flows: Vec<Running>,
+    pings: Vec<Pinging>,
+    looker: thread::JoinHandle<()>,
+    seed: u64,
+    noise: Option<Histogram<u64>>,
+    scenario: Scenario,
+    about: Value,
+}
+
+impl Run {
+    /// Makes everything and lets it begin.
+    ///
+    /// # Errors
+    /// What is in the way; nothing is left behind then.
+    pub fn start(order: Order<'_>) -> std::result::Result<Run, Error> {
+        let scenario = order.scenario;
+        let tasks = flows::tasks(scenario, order.seed)?;
+        let mut about = machine::facts();
+        let RouterKind::Weir(other) = order.router;
+        let mut routers = plan::routers(scenario);
+        if let Some(spec) = other {
+            routers[0] = router::with(&routers[0], spec);
+        }
+        let topology = Topology::build(scenario, &routers)?;
+        about["offloads"] = machine::offloads(&topology.hosts[0]);
+        let each = topology.routers.iter().zip(&routers);
+        let started: Vec<Started> = each
+            .map(|(space, r): (_, &Router)| router::start(space, r, order.manner))
+            .collect::<std::result::Result<_, _>>()?;
+        let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();
+        let course = Arc::new(Course::begin(scenario, sized));
+        started.iter().for_each(|s| s.begin(&course));
+        let asks: Vec<Arc<Mutex<()>>> = topology.hosts.iter().map(|_| Arc::default()).collect();
+        let start = |t: &flows::Task| flows::start(t, &topology.hosts, &asks, &course);
+        let begun: std::result::Result<Vec<Running>, Error> = tasks.iter().map(start).collect();
+        let flows = begun.inspect_err(|e| course.fail(e))?;
+        let pings = scenario.pings.iter().map(|p| Pinging::start(p, scenario, &topology.hosts, &course));
+        let pings = pings.collect::<std::result::Result<_, _>>().inspect_err(|e| course.fail(e))?;
+        let (watches, c) = (flows.iter().filter_map(|f| f.watch.clone()).collect::<Vec<_>>(), Arc::clone(&course));
+        let looker = thread::spawn(move || watch::look_at(&watches, &c));
+        Ok(Run {
+            course,
+            topology,
+            routers: started,
+            flows,
+            pings,
+            looker,
+            seed: order.seed,
+            noise: order.noise,
+            scenario: scenario.clone(),
+            about,
+        })
+    }
+
+    /// Its clock, by which it can be followed and ended.
+    pub fn course(&self) -> &Arc<Course> {
+        &self.course
+    }
+
+    /// Waits for its end and reads everything off.
+    ///
+    /// # Errors
+    /// It failed or was interrupted.
+    pub fn finish(mut self) -> std::result::Result<Result, Error> {
+        let mut flows = Vec::new();
+        let mut trouble = Ok(());
+        for running in &self.flows {
+            match running.ends() {
+                Ok(ends) => flows.push(flow_result(running, ends, &self.course)),
+                Err(e) => trouble = trouble.and(Err(e)),
+            }
+        }
+        for pinging in &self.pings {
+            match pinging.end() {
+                Ok(end) => flows.push(ping_result(pinging, end)),
+                Err(e) => trouble = trouble.and(Err(e)),
+            }
+        }
+        // Nothing else is under way; who sleeps until the end of the run is woken by it.
+        let routed: Vec<std::result::Result<Routed, Error>> = self.routers.iter().map(Started::end).collect();
+        self.looker.join().map_err(|_| Error::panicked("who looks at the senders"))?;
+        let elapsed = self.course.result()?;
+        trouble?;
+        drop(self.topology);
+        let (mut ports, mut about, mut warnings, mut frames) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for routed in routed {
+            let routed = routed?;
+            ports.extend(routed.ports);
+            about.push(routed.about);
+            warnings.extend(routed.warnings);
+            frames += routed.frames;
+        }
+        let steps = elapsed.div_ceil(self.course.interval) as usize;
+        for flow in &mut flows {
+            flow.series.resize(steps, 0);
+            flow.rtt_series.resize(steps, (0, 0, 0));
+        }
+        self.about["routers"] = json!(about);
+        let outcome = Outcome {
+            scenario: self.scenario,
+            seed: self.seed,
+            elapsed,
+            events: 0,
+            frames,
+            flows,
+            ports,
+            origin: Instant::ZERO,
+            conversations: Vec::new(),
+            noise: self.noise,
+        };
+        Ok(Result { outcome, about: self.about, warnings })
+    }
+}
+
+/// Sums by interval become means.
+fn means(series: &[(u64, u64, u64)]) -> Vec<(u64, u64, u64)> {
+    series.iter().map(|(n, sum, worst)| (*n, sum.checked_div(*n).unwrap_or(0), *worst)).collect()
+}
+
+fn flow_result(running: &Running, [client, server]: [End; 2], course: &Course) -> FlowResult {
+    let task = &running.task;
+    let (receiver, sender) = if task.up() { (server, client) } else { (client, server) };
+    let completed = receiver.completed.map(|at| at.saturating_sub(task.start));
+    let end = receiver.completed.unwrap_or(task.stop).min(course.duration);
+    // A flow counts from the beginning of the steady part, or from its own if that is later.
+    let (from, bytes) = match course.steady_from > task.start && end > course.steady_from {
+        true => (course.steady_from, receiver.meter.steady_bytes),
+        false => (task.start, receiver.meter.bytes),
+    };
+    let seen: Option<Seen> = running.watch.as_ref().map(|w| w.take(course));
+    let meter: &Meter = seen.as_ref().map_or(&receiver.meter, |s| &s.meter);
+    let (last, before) = seen.as_ref().map(|s| (s.last, s.before_steady)).unwrap_or_default();
+    FlowResult {
+        name: task.name.clone(),
+        group: task.group.clone(),
+        kind: if task.is_udp() { "udp".into() } else { task.tcp.sender.clone() },
+        up: task.up(),
+        bytes: receiver.meter.bytes,
+        goodput: bytes as f64 * 8.0 * SECOND as f64 / end.saturating_sub(from).max(1) as f64,
+        series: receiver.meter.series.clone(),
+        rtt: meter.rtt.clone(),
+        rtt_series: means(&meter.rtt_series),
+        points: seen.map_or(Vec::new(), |s| s.points),
+        times: receiver.times,
+        sent: sender.sent,
+        received: receiver.received,
+        completed,
+        aborted: sender.aborted || receiver.aborted,
+        retransmissions: [last.retransmits, last.retransmits.saturating_sub(before.retransmits)].map(u64::from),
+        timeouts: last.timeouts.into(),
+        delivered: last.delivered.into(),
+        echoed: [last.delivered_ce, last.delivered_ce.saturating_sub(before.delivered_ce)].map(u64::from),
+    }
+}
+
+fn ping_result(pinging: &Pinging, end: End) -> FlowResult {
+    FlowResult {
+        name: pinging.ping.name.clone(),
+        group: pinging.ping.name.clone(),
+        kind: "ping".into(),
+        up: true,
+        bytes: 0,
+        goodput: 0.0,
+        series: Vec::new(),
+        points: Vec::new(),
+        rtt_series: means(&end.meter.rtt_series),
+        rtt: end.meter.rtt,
+        times: Vec::new(),
+        sent: end.sent,
+        received: end.received,
+        completed: None,
+        aborted: false,
+        retransmissions: [0, 0],
+        timeouts: 0,
+        delivered: 0,
+        echoed: [0, 0],
+    }
+}
