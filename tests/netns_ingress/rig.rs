@@ -1,6 +1,8 @@
 //! Three namespaces in a row, `far` - `host` - `lan`: `weir ingress` runs at the host, which is a router, too.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::thread;
+use std::time::Duration;
 
 use crate::live::{Ns, Transfer, Weir, run, wait_until, weir_program};
 
@@ -128,6 +130,23 @@ impl Rig {
             all.push(sorted("ip neigh show nud permanent"));
             timeless(&all.join("\n"))
         })
+    }
+
+    /// Says what the host has more, and what less, than it had. What the kernel settles in its own time is waited for.
+    pub(crate) fn differs_from(&self, before: &str) -> Vec<String> {
+        let (mut now, mut tries) = (self.belongings(), 0);
+        while now != before && tries < 100 {
+            thread::sleep(Duration::from_millis(20));
+            (now, tries) = (self.belongings(), tries + 1);
+        }
+        let not_in = |a: &str, b: &str, sign: &str| -> Vec<String> {
+            a.lines().filter(|l| !b.lines().any(|other| other == *l)).map(|l| format!("{sign} {l}")).collect()
+        };
+        let mut all = [not_in(before, &now, "-"), not_in(&now, before, "+")].concat();
+        if all.is_empty() && now != before {
+            all.push(format!("another order: {now}"));
+        }
+        all
     }
 
     /// A transfer from behind the host to the far end of WAN.
