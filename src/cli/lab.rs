@@ -12,8 +12,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weir::lab::course::Course;
 use weir::lab::noise::{self, Noise};
 use weir::lab::router::Manner;
-use weir::lab::run::{Order, RouterKind, Run};
-use weir::lab::{flows, senders};
+use weir::lab::run::{self, Order, RouterKind, Run};
+use weir::lab::{congestion_control, flows};
 use weir::report::{folder, repeats, summary};
 use weir::run::worker::{Poll, cores};
 use weir::scenario::builtin::Case;
@@ -22,19 +22,23 @@ use weir::scenario::result::Outcome;
 use weir::stats::report::quantiles;
 
 use super::cases::{self, Job, quoted};
-use super::{Failure, read_spec};
+use super::{Failure, guest, read_spec};
 
 /// Arguments of `weir lab`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     common: cases::ScenarioArgs,
-    /// Who routes: "weir", or a pipeline that weir has in place of the first router's. Several take turns
+    /// Who routes: "weir", a pipeline that weir has in place of the first router's, "kernel" or "kernel:PIPELINE" for
+    /// the kernel's own qdiscs. Several take turns
     #[arg(long = "router", value_name = "ROUTER")]
     routers: Vec<String>,
     /// How weir waits; adaptive where there are two cores or more, else sleep
     #[arg(long, value_enum)]
     poll: Option<Poll>,
+    /// In virtual time, in a guest with the kernel's TCP and all its disciplines; see weir guest
+    #[arg(long = "virtual")]
+    in_guest: bool,
 }
 
 /// A router by what was asked for.
@@ -62,7 +66,10 @@ struct Done {
 
 /// Runs `weir lab`.
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let senders = senders::available();
+    if args.in_guest && !(args.common.list || args.common.print || args.common.emit_jobs) {
+        return guest::again("--virtual", args.common.output.as_deref());
+    }
+    let senders = if args.in_guest { guest::senders() } else { congestion_control::senders() };
     let senders: Vec<&str> = senders.iter().map(String::as_str).collect();
     if args.common.list {
         print!("{}", cases::list(&senders));
@@ -88,8 +95,11 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::watch().map_err(|e| format!("signals: {e}"))?;
     let mut done = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
     for turn in &turns {
-        done.push(one(turn, &args, &senders, &interrupt)?);
+        let first = !seen.contains(&turn.label.as_str());
+        done.push(one(turn, first, &args, &senders, &interrupt)?);
+        seen.push(&turn.label);
     }
     print(&turns, &done, &args);
     Ok(())
@@ -102,9 +112,11 @@ fn routers(words: &[String]) -> Result<Vec<Router>, Failure> {
     for words in words {
         let kind = match words.as_str() {
             "weir" => RouterKind::Weir(None),
+            "kernel" => RouterKind::Kernel(None),
+            spec if spec.starts_with("kernel:") => RouterKind::Kernel(Some(read_spec(spec[7..].trim())?)),
             spec => RouterKind::Weir(Some(read_spec(spec)?)),
         };
-        let label = weir::stats::histogram::tag(words.split(" |").next().unwrap_or(words));
+        let label = weir::stats::histogram::tag(&words.split(" |").next().unwrap_or(words).replace(':', "-"));
         let same = out.iter().filter(|r| r.label == label || r.label.starts_with(&format!("{label}-"))).count();
         let label = if same > 0 { format!("{label}-{}", same + 1) } else { label };
         out.push(Router { words: words.clone(), label, kind });
@@ -135,21 +147,31 @@ fn command(turn: &Turn<'_>, args: &Args) -> String {
     if let Some(poll) = args.poll {
         words.extend(["--poll".into(), format!("{poll:?}").to_lowercase()]);
     }
+    if args.in_guest {
+        words.push("--virtual".into());
+    }
     words.join(" ")
 }
 
-fn one(turn: &Turn<'_>, args: &Args, senders: &[&str], interrupt: &Interrupt) -> Result<Done, Failure> {
+fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &Interrupt) -> Result<Done, Failure> {
     let text = &turn.job.case.text;
     let (scenario, _) = file::read(text, senders).map_err(|p| p.render(args.common.name(), text))?;
-    flows::warnings(&scenario).iter().for_each(|w| eprintln!("weir: warning: {w}"));
+    if first {
+        flows::warnings(&scenario).iter().for_each(|w| eprintln!("weir: warning: {w}"));
+    }
     let poll = args.poll.unwrap_or(if cores().len() > 1 { Poll::Adaptive } else { Poll::Sleep });
     interrupt.check()?;
+    let row = run::row(&scenario, &turn.router.kind).map_err(|e| e.to_string())?;
+    let commands = run::commands(&row).map_err(|e| e.to_string())?;
+    if first {
+        commands.iter().for_each(|c| eprintln!("weir: {c}"));
+    }
     let noise = noise::listen().map_err(|e| e.to_string())?;
     interrupt.check()?;
     let run = Run::start(Order {
         scenario: &scenario,
         seed: turn.job.seed,
-        router: &turn.router.kind,
+        row: &row,
         manner: Manner { poll, compat: args.common.compat.into() },
         noise: Some(noise.echo.clone()),
     });

@@ -34,6 +34,8 @@ pub struct Task {
     pub stop: u64,
     /// TCP's choices.
     pub tcp: Tcp,
+    /// What the kernel calls its congestion control.
+    pub control: String,
     /// Code point.
     pub dscp: u8,
     /// Seed of what is random in it.
@@ -138,6 +140,7 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
         app: flow.app.clone(),
         start: flow.start + flow.every * u64::from(i) + random.u64() % START_JITTER,
         stop: flow.stop.unwrap_or(scenario.duration).min(scenario.duration),
+        control: flow.tcp.sender.clone(),
         tcp: flow.tcp.clone(),
         dscp: flow.dscp,
         seed: random.u64(),

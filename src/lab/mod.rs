@@ -3,10 +3,14 @@
 //! Everything blocks and sleeps; nothing spins. So it also runs in a guest whose clock stands still while code runs.
 
 #[cfg(feature = "xdp")]
+pub mod congestion_control;
+#[cfg(feature = "xdp")]
 pub mod course;
 #[cfg(feature = "xdp")]
 pub mod flows;
 pub mod guest;
+#[cfg(feature = "xdp")]
+pub mod kernel_router;
 pub mod load;
 #[cfg(feature = "xdp")]
 pub mod machine;

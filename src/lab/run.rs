@@ -6,13 +6,15 @@ use std::thread;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::congestion_control::{DCTCP, Dctcp};
 use super::course::{Course, Meter};
 use super::flows::{self, End, Pinging, Running};
 use super::plan::{self, Router};
 use super::router::{self, Manner, Routed, Started};
+use super::space::Space;
 use super::topology::Topology;
 use super::watch::{self, Seen};
-use super::{Error, machine};
+use super::{Error, kernel_router, machine};
 use crate::scenario::Scenario;
 use crate::scenario::result::{FlowResult, Outcome};
 use crate::spec::Spec;
@@ -21,8 +23,46 @@ use crate::time::{Instant, SECOND};
 /// Who routes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RouterKind {
-    /// weir, with the scenario's pipelines or with another in the first router's place.
+    /// weir, with the scenario's pipelines or with another in the place of the first router's.
     Weir(Option<Spec>),
+    /// The kernel, likewise.
+    Kernel(Option<Spec>),
+}
+
+/// The routers of a run, and which of them are the kernel.
+pub type Row = Vec<(Router, bool)>;
+
+/// What stands between clients and servers.
+///
+/// # Errors
+/// A pipeline that the kernel cannot have.
+pub fn row(scenario: &Scenario, kind: &RouterKind) -> std::result::Result<Row, Error> {
+    let mut routers = plan::routers(scenario);
+    let (RouterKind::Weir(other) | RouterKind::Kernel(other)) = kind;
+    if let Some(spec) = other {
+        routers[0] = router::with(&routers[0], spec);
+    }
+    if let RouterKind::Weir(_) = kind {
+        return Ok(routers.into_iter().map(|r| (r, false)).collect());
+    }
+    let row = kernel_router::row(&routers, kernel_router::has_netem())?;
+    for (router, _) in row.iter().filter(|r| r.1) {
+        kernel_router::try_out(&kernel_router::commands(router)?)?;
+    }
+    Ok(row)
+}
+
+/// The commands that make a row's kernel routers, as one would type them.
+///
+/// # Errors
+/// As [`row`].
+pub fn commands(row: &Row) -> std::result::Result<Vec<String>, Error> {
+    let mut out = Vec::new();
+    for (router, _) in row.iter().filter(|r| r.1) {
+        let all = kernel_router::commands(router)?;
+        out.extend(all.iter().flatten().map(|c| format!("{}: tc {c}", router.name)));
+    }
+    Ok(out)
 }
 
 /// What a run needs besides its scenario.
@@ -31,8 +71,8 @@ pub struct Order<'a> {
     pub scenario: &'a Scenario,
     /// Start jitter and think times follow from it.
     pub seed: u64,
-    /// Who routes.
-    pub router: &'a RouterKind,
+    /// Who routes: what [`row`] gave.
+    pub row: &'a Row,
     /// How weir works.
     pub manner: Manner,
     /// The machine's noise, listened to before.
@@ -61,6 +101,7 @@ pub struct Run {
     noise: Option<Histogram<u64>>,
     scenario: Scenario,
     about: Value,
+    _dctcp: Option<Dctcp>,
 }
 
 impl Run {
@@ -70,19 +111,21 @@ impl Run {
     /// What is in the way; nothing is left behind then.
     pub fn start(order: Order<'_>) -> std::result::Result<Run, Error> {
         let scenario = order.scenario;
-        let tasks = flows::tasks(scenario, order.seed)?;
-        let mut about = machine::facts();
-        let RouterKind::Weir(other) = order.router;
-        let mut routers = plan::routers(scenario);
-        if let Some(spec) = other {
-            routers[0] = router::with(&routers[0], spec);
+        let mut tasks = flows::tasks(scenario, order.seed)?;
+        let wants_dctcp = |t: &flows::Task| !t.is_udp() && t.tcp.sender == DCTCP;
+        let dctcp = tasks.iter().any(wants_dctcp).then(Dctcp::get).transpose()?;
+        for (task, dctcp) in tasks.iter_mut().filter(|t| wants_dctcp(t)).zip(dctcp.iter().cycle()) {
+            task.control = dctcp.name().into();
         }
-        let topology = Topology::build(scenario, &routers)?;
+        let mut about = machine::facts();
+        let topology = Topology::build(scenario, order.row.len())?;
         about["offloads"] = machine::offloads(&topology.hosts[0]);
-        let each = topology.routers.iter().zip(&routers);
-        let started: Vec<Started> = each
-            .map(|(space, r): (_, &Router)| router::start(space, r, order.manner))
-            .collect::<std::result::Result<_, _>>()?;
+        let start = |(space, (router, kernel)): (&Space, &(Router, bool))| match kernel {
+            true => kernel_router::start(space, router),
+            false => router::start(space, router, order.manner),
+        };
+        let each = topology.routers.iter().zip(order.row);
+        let started: Vec<Started> = each.map(start).collect::<std::result::Result<_, _>>()?;
         let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();
         let course = Arc::new(Course::begin(scenario, sized));
         started.iter().for_each(|s| s.begin(&course));
@@ -105,6 +148,7 @@ impl Run {
             noise: order.noise,
             scenario: scenario.clone(),
             about,
+            _dctcp: dctcp,
         })
     }
 

@@ -39,7 +39,7 @@ pub(super) struct Server(TcpListener);
 fn options(task: &Task) -> FlowOptions {
     FlowOptions {
         duration: Duration::ZERO,
-        congestion_control: task.tcp.sender.clone(),
+        congestion_control: task.control.clone(),
         tos: task.dscp << 2,
         sample_every: Duration::ZERO,
     }

@@ -12,7 +12,6 @@
 use std::net::IpAddr;
 
 use super::Error;
-use super::plan::Router;
 use super::space::Space;
 use crate::scenario::{Host, Scenario, Side};
 
@@ -40,11 +39,11 @@ pub struct Topology {
 struct End<'a>(&'a Space, String);
 
 impl Topology {
-    /// Makes it.
+    /// Makes it, with so many routers.
     ///
     /// # Errors
     /// Not root, or no `ip` and `ethtool`, or a host with a line of its own.
-    pub fn build(scenario: &Scenario, routers: &[Router]) -> Result<Topology, Error> {
+    pub fn build(scenario: &Scenario, routers: usize) -> Result<Topology, Error> {
         if let Some(host) = scenario.hosts.iter().find(|h| h.delay > 0) {
             let why = "a host has no line of its own in the lab; give the delay to a [[node]]";
             return Err(Error::new(format_args!("host {}: delay", host.name), why));
@@ -55,7 +54,7 @@ impl Topology {
         let v6 = scenario.hosts.iter().any(|h| h.address.is_ipv6());
         let make = |n: usize, v6: bool| (0..n).map(|_| quiet_space(v6)).collect::<Result<Vec<_>, _>>();
         let hosts = make(scenario.hosts.len(), v6)?;
-        let routers = make(routers.len(), false)?;
+        let routers = make(routers, false)?;
         let mut switches = Vec::new();
         for pair in routers.windows(2) {
             join(&End(&pair[0], OUTSIDE.into()), &End(&pair[1], INSIDE.into()), None)?;

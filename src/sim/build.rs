@@ -148,6 +148,7 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
             SlowStart::HyStart => control::SlowStart::HyStart,
             SlowStart::HyStartPlusPlus => control::SlowStart::HyStartPlusPlus,
         },
+        mss: if kind == Kind::Fixed { control::SMALL_MSS } else { default.mss },
         ecn: tcp.ecn,
         estimator: match tcp.timer {
             Timer::Rfc6298 => Estimator::Rfc6298 { floor: SECOND / 5 },

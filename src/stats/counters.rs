@@ -1,7 +1,8 @@
 //! What is counted, and what each counter means.
 //!
 //! All counters have 64 bits and only grow, except those called *now*. Names are those of the JSON;
-//! the text uses the same words. A direction's sums: `received = sent + dropped + backlog`, and in
+//! the text uses the same words. A direction's sums: `received = sent + dropped + backlog` (copies that netem made, its
+//! `duplicated`, come to the left side), and in
 //! the census `capacity = free + queued + receiving + sending`.
 //!
 //! | Group | Counter | Meaning |
