@@ -13,6 +13,7 @@
 //!
 //! ARCHITECTURE.md has the picture, the frame's route and the invariants.
 
+pub mod autorate;
 pub mod classify;
 pub mod engine;
 pub mod lab;

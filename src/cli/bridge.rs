@@ -52,6 +52,9 @@ pub(crate) struct Running {
     /// Write histograms of the sojourn into this directory
     #[arg(long, value_name = "DIR")]
     hist: Option<PathBuf>,
+    /// What "autorate" saw and decided, a line of JSON each, for `weir replay --autorate`
+    #[arg(long, value_name = "FILE")]
+    autorate_log: Option<PathBuf>,
     /// JSON for programs
     #[arg(short, long)]
     json: bool,
@@ -95,7 +98,23 @@ impl Running {
 
     /// How its terminal sees it.
     pub(crate) fn options(&self) -> session::Options {
-        session::Options { duration: self.duration, hist: self.hist.clone(), json: self.json }
+        session::Options {
+            duration: self.duration,
+            hist: self.hist.clone(),
+            autorate_log: self.autorate_log.clone(),
+            json: self.json,
+        }
+    }
+
+    /// Refuses options that have nothing to do.
+    pub(crate) fn check(&self, specs: &[Spec; 2]) -> Result<(), Failure> {
+        if self.autorate_log.is_some() && specs.iter().all(|s| s.range().is_none()) {
+            return Err(Failure::Words(
+                "--autorate-log: no direction has the word \"autorate\": \"cake bandwidth 20mbit autorate 2mbit 50mbit\""
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -121,6 +140,7 @@ fn seconds(word: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let running = &args.running;
     let specs = [direction(running.down.as_deref(), Way::Down)?, direction(running.up.as_deref(), Way::Up)?];
+    running.check(&specs)?;
     let name = args.name.unwrap_or_else(|| format!("{}-{}", args.outside, args.inside));
     let on_failure = match args.on_failure {
         OnFailureArg::Bypass => OnFailure::Bypass,

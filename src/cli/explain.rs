@@ -104,6 +104,20 @@ fn explain(spec: &Spec, link: Link, frame: Frame) -> Vec<Explained> {
                 (StageStats::Fifo { limit, .. }, _) => json["limit"] = (*limit).into(),
                 _ => {}
             }
+            if let Some(range) = stage.range() {
+                let [low, high] = [range.min, range.max];
+                line(
+                    &mut text,
+                    "autorate",
+                    format!(
+                        "{} to {}, from the rate given on: by round trips of TCP seen in passing, ten times a second; no probes. \
+                         Without round trips, or idle, the rate stays",
+                        rate(low),
+                        rate(high)
+                    ),
+                );
+                json["autorate"] = json!({ "min": low.bytes_per_second(), "max": high.bytes_per_second() });
+            }
             if !matches!(stats, StageStats::Cake(_) | StageStats::Tbf(_)) {
                 line(&mut text, "frame", format!("{} bytes, counted as they are; memory {}", frame.len, truesize(frame.len)));
                 json["frame"] = json!({ "length": frame.len, "charged": frame.len });

@@ -47,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let running = &args.running;
     let down = behind_the_bottleneck(direction(running.down.as_deref(), Way::Down)?, running.down.as_deref());
     let specs = [down, direction(running.up.as_deref(), Way::Up)?];
+    running.check(&specs)?;
     let name = args.name.unwrap_or_else(|| format!("{}-{host}", args.wan));
     let on_failure = match args.on_failure {
         OnFailureArg::Bypass => OnFailure::Bypass,

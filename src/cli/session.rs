@@ -1,7 +1,8 @@
 //! A run of a bridge as its terminal sees it: signals, a line of progress, the control socket,
 //! histograms, and the report at the end.
 
-use std::io::{IsTerminal, Read, Write};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Duration>,
     /// Where to write histograms.
     pub(crate) hist: Option<PathBuf>,
+    /// Where to write what `autorate` saw and decided.
+    pub(crate) autorate_log: Option<PathBuf>,
     /// JSON for programs.
     pub(crate) json: bool,
 }
@@ -43,8 +46,13 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     // Before anything is touched, so that no signal can come in between.
     let mut signals = Signals::new().map_err(|e| format!("signals: {e}"))?;
+    let steered = options.autorate_log.as_ref().map(|path| {
+        File::create(path).map(BufWriter::new).map_err(|e| format!("--autorate-log {}: {e}", path.display()))
+    });
+    let steered = steered.transpose()?;
     let (bridge, watch) = start()?;
     let mut session = Session::new(bridge, watch, &options)?;
+    session.steered = steered;
     let fault = session.run(options.duration, &mut signals);
     session.end(options.json)?;
     fault.map_or(Ok(()), |why| Err(Failure::Run(why)))
@@ -74,6 +82,8 @@ struct Session {
     bridge: Bridge,
     control: Option<Server>,
     hist: Option<hist::Files>,
+    /// Where the log of `autorate` goes.
+    steered: Option<BufWriter<File>>,
     /// When the last interval of the histograms ended.
     logged: Instant,
     readings: [Option<Reading>; 2],
@@ -97,6 +107,7 @@ impl Session {
         Ok(Session {
             control: Some(control),
             hist,
+            steered: None,
             logged,
             readings: [None, None],
             alarms: Default::default(),
@@ -123,7 +134,11 @@ impl Session {
                     return Some(fault);
                 }
             }
-            let nanos = end.min(next).since(now);
+            if self.bridge.steering_due().is_some_and(|due| now >= due) {
+                self.steer();
+            }
+            let steer = self.bridge.steering_due().unwrap_or(Instant::NEVER);
+            let nanos = end.min(next).min(steer).since(now);
             let timeout = Timespec { tv_sec: (nanos / SECOND) as i64, tv_nsec: (nanos % SECOND) as _ };
             let links = self.bridge.links();
             let mut fds: Vec<_> = [links.events(), signals.arrived.as_fd()]
@@ -148,6 +163,17 @@ impl Session {
             if ready.get(2) == Some(&true) && self.serve() {
                 return None;
             }
+        }
+    }
+
+    /// Ends an interval of `autorate`.
+    fn steer(&mut self) {
+        let lines = self.bridge.steer();
+        let Some(log) = &mut self.steered else { return };
+        if let Err(e) = lines.iter().try_for_each(|line| writeln!(log, "{line}")) {
+            self.progress.clear();
+            eprintln!("weir: --autorate-log: {e}; no more is written");
+            self.steered = None;
         }
     }
 
@@ -189,6 +215,10 @@ impl Session {
             eprintln!(
                 "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
             );
+        }
+        if let Some(log) = &mut self.steered {
+            // What cannot be written is said when the next line is.
+            let _ = log.flush();
         }
         self.progress.show();
         None

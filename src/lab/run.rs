@@ -206,6 +206,7 @@ impl Run {
             ports,
             origin: Instant::ZERO,
             conversations: Vec::new(),
+            autorate: Vec::new(),
             noise: self.noise,
         };
         Ok(Result { outcome, about: self.about, warnings })

@@ -8,6 +8,8 @@ pub mod alarms;
 #[cfg(feature = "xdp")]
 pub mod attach;
 #[cfg(feature = "xdp")]
+pub mod autorate;
+#[cfg(feature = "xdp")]
 pub mod bridge;
 #[cfg(feature = "xdp")]
 pub mod clock;

@@ -87,6 +87,9 @@ struct RawStep {
     line: Option<Text>,
     down_line: Option<Text>,
     up_line: Option<Text>,
+    delay: Option<Text>,
+    down_delay: Option<Text>,
+    up_delay: Option<Text>,
 }
 
 #[derive(Deserialize)]
@@ -289,10 +292,13 @@ impl Reader<'_> {
         let line = maybe(&raw.line, rate)?;
         let steps = raw.step.iter().map(|s| {
             let both = maybe(&s.line, rate)?;
+            let delay = maybe(&s.delay, time)?;
             Ok(Step {
                 at: word(&s.at, time)?,
                 down_line: maybe(&s.down_line, rate)?.or(both),
                 up_line: maybe(&s.up_line, rate)?.or(both),
+                down_delay: maybe(&s.down_delay, time)?.or(delay),
+                up_delay: maybe(&s.up_delay, time)?.or(delay),
             })
         });
         Ok(Node {

@@ -65,7 +65,7 @@ pub struct Node {
     pub steps: Vec<Step>,
 }
 
-/// A change of a node's lines.
+/// A change of a node's lines or delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When, ns.
@@ -74,6 +74,10 @@ pub struct Step {
     pub down_line: Option<u64>,
     /// New rate toward the servers, bits per second.
     pub up_line: Option<u64>,
+    /// New time of flight toward the clients, ns.
+    pub down_delay: Option<u64>,
+    /// New time of flight toward the servers, ns.
+    pub up_delay: Option<u64>,
 }
 
 /// Which end of the row a host is at.

@@ -160,6 +160,8 @@ pub struct Outcome {
     pub origin: Instant,
     /// Names of the conversations that verdicts refer to.
     pub conversations: Vec<String>,
+    /// The log of each node with `autorate`.
+    pub autorate: Vec<Vec<crate::autorate::Line>>,
     /// Round trips of the machine itself, without any of this, ns; `None` where time is virtual.
     pub noise: Option<Histogram<u64>>,
 }

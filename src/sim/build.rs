@@ -47,18 +47,24 @@ pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, S
         webs: Vec::new(),
         open: 0,
         sized: 0,
+        pilots: Vec::new(),
         scenario: scenario.clone(),
     };
     simulation.events.at(ORIGIN + scenario.steady_from, Event::Steady);
     simulation.events.at(ORIGIN + scenario.interval, Event::Sample);
     for (i, node) in scenario.nodes.iter().enumerate() {
         for step in &node.steps {
+            let delays = [(2 * i, step.down_delay), (2 * i + 1, step.up_delay)];
+            for (port, ns) in delays.into_iter().filter_map(|(p, ns)| Some((p, ns?))) {
+                simulation.events.at(ORIGIN + step.at, Event::Delay(port as u32, ns));
+            }
             let lines = [(2 * i, step.down_line), (2 * i + 1, step.up_line)];
             for (port, bps) in lines.into_iter().filter_map(|(p, bps)| Some((p, bps?))) {
                 simulation.events.at(ORIGIN + step.at, Event::Line(port as u32, bps));
             }
         }
     }
+    simulation.take_pilots(link);
     for flow in &scenario.flows {
         for i in 0..flow.count {
             add_flow(&mut simulation, flow, i, &entries, &mut random)?;

@@ -8,6 +8,7 @@
 //! hosts, `gauge` and `record` measure.
 
 mod applications;
+mod autorate;
 mod build;
 pub mod events;
 pub mod frames;
@@ -53,6 +54,10 @@ pub enum Event {
     Steady,
     /// A node's lines change: port and new rate.
     Line(u32, u64),
+    /// A node's time of flight changes: port and ns.
+    Delay(u32, u64),
+    /// An interval of a node's `autorate` ends.
+    Autorate(u32),
 }
 
 /// A TCP connection between two hosts.
@@ -89,6 +94,7 @@ pub struct Simulation {
     /// Flows with a size that are not complete.
     open: usize,
     sized: usize,
+    pilots: Vec<autorate::Steering>,
 }
 
 impl Simulation {
@@ -134,6 +140,8 @@ impl Simulation {
             Event::Timer(c, server) => self.timer(c as usize, server),
             Event::App(c, what) => self.app_turn(c as usize, what),
             Event::Line(p, bps) => self.network.set_line(p as usize, bps),
+            Event::Delay(p, delay) => self.network.set_delay(p as usize, delay),
+            Event::Autorate(i) => self.steer(i as usize),
             Event::Steady => {
                 self.network.begin_steady();
                 for i in 0..self.conversations.len() {
@@ -283,6 +291,7 @@ impl Simulation {
             noise: None,
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
+            autorate: self.pilots.into_iter().map(autorate::Steering::into_log).collect(),
             scenario: self.scenario,
         }
     }

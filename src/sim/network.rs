@@ -11,13 +11,15 @@ use super::Event;
 use super::events::Events;
 use super::frames::Store;
 use super::gauge::Gauge;
+use crate::autorate::{Look, Tap};
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Link, Pipeline};
 use crate::pool::Frame;
 use crate::qdisc::{Cx, Drops};
 use crate::rng::Random;
 use crate::scenario::result::PortResult;
+use crate::spec::Spec;
 use crate::time::{Instant, SECOND};
 
 /// Where a port's line ends.
@@ -54,6 +56,7 @@ struct Port {
     random: Random,
     hashing: Hashing,
     gauge: Gauge,
+    tap: Option<Tap>,
 }
 
 /// All ports, and the frames in them.
@@ -83,6 +86,7 @@ impl Network {
                 busy: false,
                 watchdog: Instant::NEVER,
                 flying: VecDeque::new(),
+                tap: None,
                 random,
                 hashing,
             }
@@ -109,6 +113,10 @@ impl Network {
         packet.marks = Default::default();
         headers.apply(packet);
         let port = &mut self.ports[p];
+        if let Some(tap) = &mut port.tap {
+            let packet = &self.store.pool[&frame];
+            tap.arrived(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
+        }
         let mut cx = Cx {
             pool: &mut self.store.pool,
             drops: &mut self.drops,
@@ -197,6 +205,9 @@ impl Network {
             use crate::qdisc::Frames;
             ecn::write_ds(self.store.heads.bytes_mut(slot, &packet), &packet);
         }
+        if let Some(tap) = &mut port.tap {
+            tap.left(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
+        }
         let mut lands = now + port.delay;
         if let Some(bps) = port.line_bps {
             let busy = (u128::from(packet.len) * 8 * u128::from(SECOND) / u128::from(bps)) as u64;
@@ -204,6 +215,8 @@ impl Network {
             lands = lands + busy;
             events.at(now + busy, Event::LineFree(p as u32));
         }
+        // Where the way became shorter, nothing overtakes what is on the longer one.
+        lands = lands.max(port.flying.back().map_or(lands, |(at, _)| *at));
         if lands == now {
             let next = port.next;
             self.arrive(now, next, frame, events);
@@ -228,6 +241,38 @@ impl Network {
     /// The line of port `p` has another rate from now on; a frame under way keeps its time.
     pub fn set_line(&mut self, p: usize, bps: u64) {
         self.ports[p].line_bps = Some(bps);
+    }
+
+    /// Lets taps note what passes through the ports `down` and `up`; they number flows by `seed`.
+    pub fn watch(&mut self, ports: [usize; 2], seed: u64) {
+        ports.into_iter().for_each(|p| self.ports[p].tap = Some(Tap::new(seed)));
+    }
+
+    /// What the tap of port `p` noted since the last time.
+    pub fn look(&mut self, p: usize, spec: &Spec) -> Look {
+        let port = &mut self.ports[p];
+        let (backlog, rate) = (port.pipeline.bytes(), port.pipeline.steered_rate(spec));
+        port.tap.as_mut().map_or_else(Look::default, |tap| Look::of(tap, Vec::new(), backlog, rate))
+    }
+
+    /// Gives the stage with `autorate` at port `p` another rate.
+    pub fn steer(&mut self, now: Instant, p: usize, spec: &Spec, link: Link, events: &mut Events<Event>) {
+        let port = &mut self.ports[p];
+        let mut cx = Cx {
+            pool: &mut self.store.pool,
+            drops: &mut self.drops,
+            random: &mut port.random,
+            hashing: &mut port.hashing,
+            frames: &mut self.store.heads,
+        };
+        port.pipeline.steer(spec, link, now, &mut cx);
+        self.bury(now, p);
+        self.serve(now, p, events);
+    }
+
+    /// Another time of flight behind port `p`; what flies keeps its time.
+    pub fn set_delay(&mut self, p: usize, delay: u64) {
+        self.ports[p].delay = delay;
     }
 
     /// Notes the depth of every queue.
