@@ -13,7 +13,7 @@ use weir::lab::course::Course;
 use weir::lab::noise::{self, Noise};
 use weir::lab::router::Manner;
 use weir::lab::run::{self, Order, RouterKind, Run};
-use weir::lab::{congestion_control, flows};
+use weir::lab::{congestion_control, flows, machine};
 use weir::report::{folder, repeats, summary};
 use weir::run::worker::{Poll, cores};
 use weir::scenario::builtin::Case;
@@ -93,6 +93,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         turns.iter().for_each(|turn| println!("{}", command(turn, &args)));
         return Ok(());
     }
+    machine::go_first();
     let interrupt = Interrupt::watch().map_err(|e| format!("signals: {e}"))?;
     let mut done = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
