@@ -3,6 +3,7 @@
 #[cfg(feature = "xdp")]
 mod bridge;
 mod cases;
+mod codes;
 mod compare;
 mod control;
 mod doctor;

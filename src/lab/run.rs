@@ -202,6 +202,7 @@ impl Run {
             ports,
             origin: Instant::ZERO,
             conversations: Vec::new(),
+            paths: Vec::new(),
             autorate: Vec::new(),
             noise: self.noise,
         };
