@@ -3,17 +3,21 @@
 #[cfg(feature = "xdp")]
 mod bridge;
 mod cases;
+mod codes;
 mod compare;
 mod control;
 mod doctor;
 mod explain;
 mod guest;
 #[cfg(feature = "xdp")]
+mod ingress;
+#[cfg(feature = "xdp")]
 mod lab;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
 mod replay;
+mod report;
 #[cfg(feature = "xdp")]
 mod session;
 mod sim;
@@ -39,6 +43,9 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Shape what comes from WAN before this machine sees it, at an interface made for that
+    #[cfg(feature = "xdp")]
+    Ingress(Box<ingress::Args>),
     /// Send recorded frames through a pipeline in virtual time
     Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
@@ -71,7 +78,9 @@ enum Command {
     Explain(explain::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
-    /// Runs side by side, as a table and as a picture
+    /// Folders of weir sim and weir lab joined into one comparison
+    Report(report::Args),
+    /// Runs of weir bridge and weir load side by side, as a table and as a picture
     Compare(compare::Args),
 }
 
@@ -124,6 +133,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        #[cfg(feature = "xdp")]
+        Command::Ingress(args) => ingress::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
         #[cfg(feature = "xdp")]
@@ -141,6 +152,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Napi(args) => napi::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(args),
     };
     match result {
