@@ -166,7 +166,6 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
         dscp,
         retries: tcp.retries.unwrap_or(default.retries),
         patience: tcp.patience,
-        ..default
     })
 }
 
