@@ -172,3 +172,46 @@ fn what_a_killed_run_leaves_is_cleared_by_the_next() {
     assert!(next.status.success(), "{}", said(&next));
     assert_eq!(left_by(killed), [""; 0]);
 }
+
+#[test]
+fn the_kernel_routes_what_it_has_and_is_refused_what_it_has_not() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-kernel");
+    let spec = "kernel:pfifo limit 100 | tbf rate 20mbit burst 5k";
+    let output = lab(&place, &["--router", spec, "-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = "rt: tc qdisc add dev lab-in parent 1:1 handle 2: pfifo limit 100";
+    assert!(said(&output).contains(printed), "{}", said(&output));
+    let manifest = json(place.join("out/manifest.json"));
+    let routers: Vec<&Value> = manifest["engine"]["routers"].as_array().expect("routers").iter().collect();
+    assert_eq!(routers[0]["router"], "kernel");
+    let summary = json(place.join("out/summary.json"));
+    assert!(summary["ports"][0]["sent_packets"].as_u64() > Some(0), "{summary}");
+    assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+
+    let refused = lab(&place, &["--router", "kernel:cake bandwidth 20mbit min-occupancy 2mtu"]).output();
+    let refused = refused.expect("it is built");
+    assert!(!refused.status.success() && said(&refused).contains("\"min-occupancy\" is weir's own"));
+}
+
+#[test]
+fn dctcp_is_there_for_a_run_and_gone_after_it() {
+    if !possible() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return;
+    }
+    let place = place("lab-dctcp");
+    let scenario = SCENARIO.replace("sender = \"cubic\"", "sender = \"dctcp\"");
+    fs::write(place.join("small.toml"), scenario).expect("a file");
+    let mut child = lab(&place, &["-o", "out"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("built");
+    let name = format!("dctcp_{}", child.id());
+    wait_for_router(&mut child);
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", said(&output));
+    let summary = json(place.join("out/summary.json"));
+    assert_eq!(summary["groups"][0]["sender"], "dctcp");
+    assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").expect("/proc");
+    assert!(!list.contains(&name), "{list}");
+}

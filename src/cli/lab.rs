@@ -238,6 +238,11 @@ fn print(turns: &[Turn<'_>], done: &[Done], args: &Args) {
     let named: Vec<(&str, &repeats::Figures)> =
         turns.iter().zip(done).map(|(t, d)| (t.label.as_str(), &d.figures)).collect();
     print!("{}", repeats::text(&named));
+    if named.len() <= repeats::COLUMNS {
+        for group in repeats::common_groups(&named) {
+            print!("\n{group}\n{}", repeats::percentile_rows(&named, group));
+        }
+    }
 }
 
 /// SIGINT and SIGTERM end the run that goes on, and those after it.

@@ -14,6 +14,7 @@ mod load;
 #[cfg(feature = "xdp")]
 mod napi;
 mod replay;
+mod report;
 #[cfg(feature = "xdp")]
 mod session;
 mod sim;
@@ -71,7 +72,9 @@ enum Command {
     Explain(explain::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
-    /// Runs side by side, as a table and as a picture
+    /// Folders of weir sim and weir lab joined into one comparison
+    Report(report::Args),
+    /// Runs of weir bridge and weir load side by side, as a table and as a picture
     Compare(compare::Args),
 }
 
@@ -141,6 +144,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Napi(args) => napi::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(args),
     };
     match result {

@@ -79,6 +79,8 @@ pub fn write(folder: &Path, manifest: &Manifest<'_>, outcome: &Outcome) -> io::R
             verdicts_csv(&folder.join(format!("trace-{}.csv", tag(&port.name))), port, outcome)?;
         }
     }
+    let flent = format!("{}{}", tag(&outcome.scenario.name), super::flent::SUFFIX);
+    super::flent::write(create(&folder.join(flent))?, outcome)?;
     distributions(folder, outcome)
 }
 
