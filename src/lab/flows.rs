@@ -54,6 +54,7 @@ impl Task {
         match self.app {
             App::Bulk { up, .. } | App::Constant { up, .. } | App::OnOff { up, .. } => up,
             App::Request { .. } | App::Web { .. } => false,
+            App::Dtp(ref dtp) => dtp.up,
         }
     }
 
@@ -118,6 +119,7 @@ pub fn tasks(scenario: &Scenario, seed: u64) -> Result<Vec<Task>, Error> {
         let refuse = |why: &str| Err(Error::new(format_args!("flow {}", flow.name), why));
         match flow.app {
             App::Web { .. } => return refuse("app = \"web\" runs in `weir sim` only"),
+            App::Dtp(_) => return refuse("app = \"dtp\" runs in `weir sim`; live there is `weir load dtp-send`"),
             App::Constant { packet, .. } | App::OnOff { packet, .. } if (packet as usize) < udp_flow::STAMP => {
                 return refuse("packet: the lab's datagrams carry number and time, 16 bytes");
             }

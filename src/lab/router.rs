@@ -79,6 +79,13 @@ impl Started {
         let _ = self.go.send(Arc::clone(course));
     }
 
+    /// The run will not begin, or has failed: waits until the router has taken itself down.
+    pub fn abandon(self) {
+        drop(self.go);
+        // What went wrong is known already.
+        let _ = self.done.recv();
+    }
+
     /// Waits for its end.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Scenarios that come along. Each is a file like any other, written from a few parameters; several
 //! cases of one scenario stand side by side in one table.
 
+mod mb_ecn;
+
 use crate::spec::{suggest, units};
 use crate::time::{MICROSECOND, SECOND};
 
@@ -188,6 +190,13 @@ pub const ALL: &[Builtin] = &[
         ],
         make: shaping,
     },
+    mb_ecn::ONE,
+    mb_ecn::TWO,
+    mb_ecn::RELIABLE,
+    mb_ecn::STAGGERED,
+    mb_ecn::ASYMMETRIC,
+    mb_ecn::PATHS,
+    mb_ecn::L4S,
 ];
 
 impl Values<'_> {

@@ -11,7 +11,7 @@ use super::tcp::{Config, Endpoint};
 use super::{Connection, Conversation, Event, ORIGIN, Simulation, swapped};
 use crate::pipeline::Link;
 use crate::rng::Random;
-use crate::scenario::{self, Flow, Scenario, Side, SlowStart, Tcp, Timer};
+use crate::scenario::{self, Dtp, Flow, Scenario, Side, SlowStart, Tcp, Timer};
 use crate::time::{MILLISECOND, SECOND};
 use crate::wire::protocol;
 
@@ -45,6 +45,7 @@ pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, S
         conversations: Vec::new(),
         records: Vec::new(),
         webs: Vec::new(),
+        routes: Vec::new(),
         open: 0,
         sized: 0,
         pilots: Vec::new(),
@@ -175,9 +176,19 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
     let jitter = random.u64() % START_JITTER;
     let start = ORIGIN + flow.start + flow.every * u64::from(i) + jitter;
     let udp = matches!(flow.app, scenario::App::Constant { .. } | scenario::App::OnOff { .. });
-    let kind = if udp { "udp".to_string() } else { flow.tcp.sender.clone() };
-    let app = application(flow);
+    let dtp = if let scenario::App::Dtp(dtp) = &flow.app { Some(dtp) } else { None };
+    let kind = match (dtp, udp) {
+        (Some(_), _) => "dtp".to_string(),
+        (_, true) => "udp".to_string(),
+        _ => flow.tcp.sender.clone(),
+    };
+    let mut app = application(flow);
     s.records.push(Record::new(name, flow.group.clone(), kind, !app.server_sends(), start));
+    if let Some(dtp) = dtp {
+        let hosts = [flow.client, server];
+        let (route, number) = super::dtp::add(s, flow, dtp, hosts, hosts.map(|h| entries[h]), random.u64() as u32)?;
+        app = super::dtp::app(route, number, dtp.up);
+    }
     let connections = if let scenario::App::Web { connections, .. } = flow.app { connections } else { 1 };
     if let scenario::App::Web { think, .. } = flow.app {
         s.webs.push(Web::new(think));
@@ -194,7 +205,9 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
             *web = s.webs.len() - 1;
             s.webs[*web].connections.push(c);
         }
-        let (tcp, plain) = if udp {
+        let (tcp, plain) = if dtp.is_some() {
+            (None, None)
+        } else if udp {
             let template = |e| Template::new(e, protocol::UDP);
             (None, Some([template(ends), template(swapped(ends))]))
         } else {
@@ -231,6 +244,7 @@ fn application(flow: &Flow) -> App {
         scenario::App::Bulk { size, up } => App::Bulk { up, size, exchange },
         scenario::App::Request { request, response, think } => App::Request { request, response, think, exchange },
         scenario::App::Web { .. } => App::Web { web: 0, exchange },
+        scenario::App::Dtp(Dtp { up, .. }) => super::dtp::app(0, 0, up),
         scenario::App::Constant { rate, packet, up } => {
             App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: None, until, running: false }
         }

@@ -21,6 +21,7 @@ use crate::rng::Random;
 use crate::scenario::result::PortResult;
 use crate::spec::Spec;
 use crate::time::{Instant, SECOND};
+use crate::units::Rate;
 
 /// Where a port's line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +78,15 @@ impl Network {
         let ports = setups.into_iter().enumerate().map(|(i, setup)| {
             let mut random = Random::seeded(seed ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let hashing = Hashing::Keyed([random.u64(), random.u64()]);
+            let shown = setup.pipeline.is_some();
+            let mut pipeline =
+                setup.pipeline.unwrap_or_else(|| crate::spec::Spec::unlimited().build(Default::default()));
+            if let Some(bps) = setup.line_bps {
+                pipeline.set_drain(Some(Rate::from_bits_per_second(bps)));
+            }
             Port {
-                gauge: Gauge::new(setup.name, setup.pipeline.is_some()),
-                pipeline: setup.pipeline.unwrap_or_else(|| crate::spec::Spec::unlimited().build(Default::default())),
+                gauge: Gauge::new(setup.name, shown),
+                pipeline,
                 line_bps: setup.line_bps,
                 delay: setup.delay,
                 next: setup.next,
@@ -241,6 +248,7 @@ impl Network {
     /// The line of port `p` has another rate from now on; a frame under way keeps its time.
     pub fn set_line(&mut self, p: usize, bps: u64) {
         self.ports[p].line_bps = Some(bps);
+        self.ports[p].pipeline.set_drain(Some(Rate::from_bits_per_second(bps)));
     }
 
     /// Lets taps note what passes through the ports `down` and `up`; they number flows by `seed`.
