@@ -46,8 +46,8 @@ field() { awk -v key="\"$1\":" -v way="${3:-}" 'way == "" || $1 == "\"" way "\":
 
 fifo_drops() { in_ns $isp tc -s qdisc show dev near | awk '/^qdisc pfifo/ { on = 1 } on && /dropped/ { gsub(",", ""); print $7; exit }'; }
 
-# weir's own drops downward.
-drops() { awk '/"direction": "down"/ { on = 1 } on && $1 == "\"drops\":" { gsub(",", ""); print $2; exit }' "$1"; }
+# weir's own drops downward, the direction it tells first.
+drops() { grep -o '"dropped":{"packets":[0-9]*' "$1" | sed 's/.*://;q'; }
 
 # measure LABEL [DOWN]: one line; without DOWN without weir.
 measure() {
