@@ -51,7 +51,7 @@ drops() { grep -o '"dropped":{"packets":[0-9]*' "$1" | sed 's/.*://;q'; }
 
 # measure LABEL [DOWN]: one line; without DOWN without weir.
 measure() {
-	local label=$1 down=${2:-} shaper='' before idle
+	local label=$1 down=${2:-} shaper='' before after weir_drops
 	if [ -n "$down" ]; then
 		spawn_in_ns "$client" "$weir" ingress eth0 --host shaped --move-addresses --down "$down" --up 'cake bandwidth 10mbit ethernet' \
 			-j >"$scratch/weir.out" 2>"$scratch/weir.err"
