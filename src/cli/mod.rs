@@ -12,6 +12,7 @@ mod guest;
 #[cfg(feature = "xdp")]
 mod lab;
 mod load;
+mod load_dtp;
 #[cfg(feature = "xdp")]
 mod napi;
 mod replay;

@@ -6,4 +6,5 @@
 mod control;
 mod frames;
 mod life;
+mod mb_ecn;
 mod rig;
