@@ -13,7 +13,7 @@ use weir::lab::course::Course;
 use weir::lab::noise::{self, Noise};
 use weir::lab::router::Manner;
 use weir::lab::run::{self, Order, RouterKind, Run};
-use weir::lab::{congestion_control, flows};
+use weir::lab::{congestion_control, flows, machine};
 use weir::report::{folder, repeats, summary};
 use weir::run::worker::{Poll, cores};
 use weir::scenario::builtin::Case;
@@ -75,12 +75,12 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         print!("{}", cases::list(&senders));
         return Ok(());
     }
-    let foreign =
-        |p: &weir::scenario::builtin::Param| p.name == "sender" && p.default != "all" && !senders.contains(&p.default);
-    if args.common.builtin().is_some_and(|b| b.params.iter().any(foreign))
+    let params = args.common.builtin().map_or(&[][..], |b| b.params);
+    let foreign = params.iter().find(|p| p.name == "sender" && p.default != "all" && !senders.contains(&p.default));
+    if let Some(p) = foreign
         && args.common.default_param("sender", "dctcp")
     {
-        eprintln!("weir: the kernel has not the scenario's sender; --param sender=dctcp");
+        eprintln!("weir: the kernel's TCP has no {}; taken instead: --param sender=dctcp", p.default);
     }
     let cases = args.common.cases(&senders)?;
     if args.common.print {
@@ -93,6 +93,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         turns.iter().for_each(|turn| println!("{}", command(turn, &args)));
         return Ok(());
     }
+    machine::go_before(machine::HOSTS);
     let interrupt = Interrupt::watch().map_err(|e| format!("signals: {e}"))?;
     let mut done = Vec::new();
     let mut seen: Vec<&str> = Vec::new();

@@ -10,6 +10,8 @@ mod doctor;
 mod explain;
 mod guest;
 #[cfg(feature = "xdp")]
+mod ingress;
+#[cfg(feature = "xdp")]
 mod lab;
 mod load;
 mod load_dtp;
@@ -42,6 +44,9 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Shape what comes from WAN before this machine sees it, at an interface made for that
+    #[cfg(feature = "xdp")]
+    Ingress(Box<ingress::Args>),
     /// Send recorded frames through a pipeline in virtual time
     Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
@@ -129,6 +134,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        #[cfg(feature = "xdp")]
+        Command::Ingress(args) => ingress::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
         #[cfg(feature = "xdp")]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir::port::xdp::SocketStatistics;
 use weir::run::alarms::Alarms;
-use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
+use weir::run::bridge::{Bridge, Facts, Reading, Way};
 use weir::run::control::{Info, Instance, Server};
 use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
@@ -36,17 +36,22 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-/// Runs a bridge until its time is over, somebody stops it, or something fails.
-pub(crate) fn run(settings: &Settings, options: Options, introduce: impl FnOnce(&Facts)) -> Result<(), Failure> {
+/// Who else looks after something once a second, and what there is to say of it.
+pub(crate) type Watch = Box<dyn Fn() -> Vec<String>>;
+
+/// Runs the bridge that `start` gives until its time is over, somebody stops it, or something fails.
+pub(crate) fn run(
+    options: Options,
+    start: impl FnOnce() -> Result<(Bridge, Option<Watch>), String>,
+) -> Result<(), Failure> {
     // Before anything is touched, so that no signal can come in between.
     let mut signals = Signals::new().map_err(|e| format!("signals: {e}"))?;
     let steered = options.autorate_log.as_ref().map(|path| {
         File::create(path).map(BufWriter::new).map_err(|e| format!("--autorate-log {}: {e}", path.display()))
     });
     let steered = steered.transpose()?;
-    let bridge = Bridge::start(settings).map_err(|e| e.to_string())?;
-    introduce(bridge.facts());
-    let mut session = Session::new(bridge, &options)?;
+    let (bridge, watch) = start()?;
+    let mut session = Session::new(bridge, watch, &options)?;
     session.steered = steered;
     let fault = session.run(options.duration, &mut signals);
     session.end(options.json)?;
@@ -84,11 +89,12 @@ struct Session {
     readings: [Option<Reading>; 2],
     alarms: [Alarms; 2],
     quiet: Quiet,
+    watch: Option<Watch>,
     progress: Progress,
 }
 
 impl Session {
-    fn new(bridge: Bridge, options: &Options) -> Result<Session, String> {
+    fn new(bridge: Bridge, watch: Option<Watch>, options: &Options) -> Result<Session, String> {
         let facts = bridge.facts();
         let control = Server::bind(Path::new(DIRECTORY), &facts.name).map_err(|e| format!("control socket: {e}"))?;
         let about: Vec<_> =
@@ -106,6 +112,7 @@ impl Session {
             readings: [None, None],
             alarms: Default::default(),
             quiet: Quiet::default(),
+            watch,
             progress,
             bridge,
         })
@@ -194,6 +201,10 @@ impl Session {
             }
             self.readings[i] = Some(reading);
             self.note(way, before.as_ref());
+        }
+        for line in self.watch.iter().flat_map(|watch| watch()) {
+            self.progress.clear();
+            eprintln!("weir: {line}");
         }
         self.logged = clock::now();
         let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));

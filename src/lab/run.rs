@@ -11,7 +11,6 @@ use super::course::{Course, Meter};
 use super::flows::{self, End, Pinging, Running};
 use super::plan::{self, Router};
 use super::router::{self, Manner, Routed, Started};
-use super::space::Space;
 use super::topology::Topology;
 use super::watch::{self, Seen};
 use super::{Error, kernel_router, machine};
@@ -36,7 +35,7 @@ pub type Row = Vec<(Router, bool)>;
 ///
 /// # Errors
 /// A pipeline that the kernel cannot have.
-pub fn row(scenario: &Scenario, kind: &RouterKind) -> std::result::Result<Row, Error> {
+pub fn row(scenario: &Scenario, kind: &RouterKind) -> Result<Row, Error> {
     let mut routers = plan::routers(scenario);
     let (RouterKind::Weir(other) | RouterKind::Kernel(other)) = kind;
     if let Some(spec) = other {
@@ -56,7 +55,7 @@ pub fn row(scenario: &Scenario, kind: &RouterKind) -> std::result::Result<Row, E
 ///
 /// # Errors
 /// As [`row`].
-pub fn commands(row: &Row) -> std::result::Result<Vec<String>, Error> {
+pub fn commands(row: &Row) -> Result<Vec<String>, Error> {
     let mut out = Vec::new();
     for (router, _) in row.iter().filter(|r| r.1) {
         let all = kernel_router::commands(router)?;
@@ -80,7 +79,7 @@ pub struct Order<'a> {
 }
 
 /// What a run brings home.
-pub struct Result {
+pub struct Brought {
     /// The figures.
     pub outcome: Outcome,
     /// What the engine says of itself, for the manifest.
@@ -109,7 +108,7 @@ impl Run {
     ///
     /// # Errors
     /// What is in the way; nothing is left behind then.
-    pub fn start(order: Order<'_>) -> std::result::Result<Run, Error> {
+    pub fn start(order: Order<'_>) -> Result<Run, Error> {
         let scenario = order.scenario;
         let mut tasks = flows::tasks(scenario, order.seed)?;
         let wants_dctcp = |t: &flows::Task| !t.is_udp() && t.tcp.sender == DCTCP;
@@ -120,27 +119,24 @@ impl Run {
         let mut about = machine::facts();
         let topology = Topology::build(scenario, order.row.len())?;
         about["offloads"] = machine::offloads(&topology.hosts[0]);
-        let start = |(space, (router, kernel)): (&Space, &(Router, bool))| match kernel {
-            true => kernel_router::start(space, router),
-            false => router::start(space, router, order.manner),
-        };
-        let each = topology.routers.iter().zip(order.row);
-        let started: Vec<Started> = each.map(start).collect::<std::result::Result<_, _>>()?;
+        let routers = start_routers(&topology, order.row, order.manner)?;
         let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();
         let course = Arc::new(Course::begin(scenario, sized));
-        started.iter().for_each(|s| s.begin(&course));
-        let asks: Vec<Arc<Mutex<()>>> = topology.hosts.iter().map(|_| Arc::default()).collect();
-        let start = |t: &flows::Task| flows::start(t, &topology.hosts, &asks, &course);
-        let begun: std::result::Result<Vec<Running>, Error> = tasks.iter().map(start).collect();
-        let flows = begun.inspect_err(|e| course.fail(e))?;
-        let pings = scenario.pings.iter().map(|p| Pinging::start(p, scenario, &topology.hosts, &course));
-        let pings = pings.collect::<std::result::Result<_, _>>().inspect_err(|e| course.fail(e))?;
+        routers.iter().for_each(|r| r.begin(&course));
+        let (flows, pings) = match start_flows(&tasks, scenario, &topology, &course) {
+            Ok(begun) => begun,
+            Err(e) => {
+                course.fail(&e);
+                routers.into_iter().for_each(Started::abandon);
+                return Err(e);
+            }
+        };
         let (watches, c) = (flows.iter().filter_map(|f| f.watch.clone()).collect::<Vec<_>>(), Arc::clone(&course));
         let looker = thread::spawn(move || watch::look_at(&watches, &c));
         Ok(Run {
             course,
             topology,
-            routers: started,
+            routers,
             flows,
             pings,
             looker,
@@ -161,7 +157,7 @@ impl Run {
     ///
     /// # Errors
     /// It failed or was interrupted.
-    pub fn finish(mut self) -> std::result::Result<Result, Error> {
+    pub fn finish(mut self) -> Result<Brought, Error> {
         let mut flows = Vec::new();
         let mut trouble = Ok(());
         for running in &self.flows {
@@ -177,7 +173,7 @@ impl Run {
             }
         }
         // Nothing else is under way; who sleeps until the end of the run is woken by it.
-        let routed: Vec<std::result::Result<Routed, Error>> = self.routers.iter().map(Started::end).collect();
+        let routed: Vec<Result<Routed, Error>> = self.routers.iter().map(Started::end).collect();
         self.looker.join().map_err(|_| Error::panicked("who looks at the senders"))?;
         let elapsed = self.course.result()?;
         trouble?;
@@ -210,8 +206,36 @@ impl Run {
             autorate: Vec::new(),
             noise: self.noise,
         };
-        Ok(Result { outcome, about: self.about, warnings })
+        Ok(Brought { outcome, about: self.about, warnings })
     }
+}
+
+/// All routers, or none.
+fn start_routers(topology: &Topology, row: &Row, manner: Manner) -> Result<Vec<Started>, Error> {
+    let mut started = Vec::new();
+    for (space, (router, kernel)) in topology.routers.iter().zip(row) {
+        let one = if *kernel { kernel_router::start(space, router) } else { router::start(space, router, manner) };
+        match one {
+            Ok(one) => started.push(one),
+            Err(e) => {
+                started.into_iter().for_each(Started::abandon);
+                return Err(e);
+            }
+        }
+    }
+    Ok(started)
+}
+
+fn start_flows(
+    tasks: &[flows::Task],
+    scenario: &Scenario,
+    topology: &Topology,
+    course: &Arc<Course>,
+) -> Result<(Vec<Running>, Vec<Pinging>), Error> {
+    let asks: Vec<Arc<Mutex<()>>> = topology.hosts.iter().map(|_| Arc::default()).collect();
+    let flows = tasks.iter().map(|t| flows::start(t, &topology.hosts, &asks, course)).collect::<Result<_, _>>()?;
+    let pings = scenario.pings.iter().map(|p| Pinging::start(p, scenario, &topology.hosts, course));
+    Ok((flows, pings.collect::<Result<_, _>>()?))
 }
 
 /// Sums by interval become means.

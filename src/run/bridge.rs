@@ -422,6 +422,11 @@ impl Bridge {
         &self.facts
     }
 
+    /// Calls a NIC by another name, OUTSIDE's for 0 and INSIDE's for 1, wherever people read it.
+    pub fn show_as(&mut self, nic: usize, name: &str) {
+        self.facts.nics[nic] = name.into();
+    }
+
     /// The state of both links; call [`Links::update`] when its events are readable.
     pub fn links(&self) -> &Links {
         &self.links

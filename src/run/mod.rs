@@ -16,6 +16,8 @@ pub mod clock;
 pub mod control;
 pub mod hist;
 #[cfg(feature = "xdp")]
+pub mod ingress;
+#[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;
 pub mod quiet;

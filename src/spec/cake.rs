@@ -1,7 +1,7 @@
 //! Words of `cake` (`spec/cake.md` §3, §4), and weir's own additions to them.
 
 use super::lex::Cursor;
-use super::{Grammar, SpecError, Word, autorate, sce, units};
+use super::{Grammar, Spec, SpecError, Stage, Word, autorate, sce, units};
 use crate::qdisc::cake::{AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES_ALLOWED, TinMode};
 use crate::units::Rate;
 
@@ -411,6 +411,25 @@ impl Params {
             _ => return Err(args.unknown("cake", &Self::allowed())),
         }
         Ok(())
+    }
+}
+
+impl Spec {
+    /// The same with every `cake` in ingress mode: it stands behind the bottleneck, so what it drops has passed there.
+    #[must_use]
+    pub fn behind_the_bottleneck(mut self) -> Spec {
+        for stage in &mut self.stages {
+            match stage {
+                Stage::Cake(params) => params.ingress = true,
+                Stage::Marked { inner, .. } => {
+                    if let Stage::Cake(params) = &mut **inner {
+                        params.ingress = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self
     }
 }
 

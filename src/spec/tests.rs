@@ -367,3 +367,12 @@ fn round_trip_times_make_a_controller_as_the_tool_computes_it() {
     let warned = parse("dualpi2 target 5ms max_rtt 100ms").unwrap().warnings;
     assert_eq!(warned, ["dualpi2: max_rtt and typical_rtt replace target"]);
 }
+
+#[test]
+fn behind_the_bottleneck_cake_counts_what_it_drops_and_other_stages_stay_as_they_are() {
+    let behind = |line: &str| parse(line).expect(line).spec.behind_the_bottleneck();
+    let same = |line: &str| parse(line).expect(line).spec;
+    assert_eq!(behind("cake bandwidth 9mbit"), same("cake bandwidth 9mbit ingress"));
+    assert_eq!(behind("cake bandwidth 9mbit mb-ecn l4s"), same("cake bandwidth 9mbit ingress mb-ecn l4s"));
+    assert_eq!(behind("codel | tbf rate 9mbit burst 5k"), same("codel | tbf rate 9mbit burst 5k"));
+}

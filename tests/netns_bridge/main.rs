@@ -6,5 +6,7 @@
 mod control;
 mod frames;
 mod life;
+#[path = "../live/mod.rs"]
+mod live;
 mod mb_ecn;
 mod rig;

@@ -9,7 +9,8 @@ use weir::mark::mb_ecn::{code, dtp::poa_hcs};
 use weir::rng::SplitMix64;
 
 use super::frames::{at, passes, passes_as};
-use super::rig::{Rig, possible, weir_program};
+use super::rig::Rig;
+use crate::live::{possible, weir_program};
 
 const SHAPED: &str = "--down \"pfifo limit 1000 mb-ecn dtp trust-all | tbf rate 10mbit burst 3k\"";
 
