@@ -49,7 +49,7 @@ pub(super) struct Flow {
 const _: () = assert!(size_of::<Flow>() == 64, "a flow is one cache line");
 
 /// A list of flows. Only the predecessor of a flow behind the head is kept up to date: the head is
-/// taken without touching its successor.
+/// taken without touching its successor. Of an empty list only the head says so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u32,
@@ -69,37 +69,35 @@ impl List {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, flows: &mut Flows, f: u32) {
-        let tail = self.tail;
-        let flow = &mut flows.flows[f as usize];
+    pub(super) fn push(&mut self, flows: &mut [Flow], f: u32) {
+        let flow = &mut flows[f as usize];
         flow.next = NIL;
-        flow.previous = tail;
+        flow.previous = self.tail;
         if self.head == NIL {
             self.head = f;
         } else {
-            flows.flows[tail as usize].next = f;
+            flows[self.tail as usize].next = f;
         }
         self.tail = f;
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, flows: &Flows) {
-        self.head = flows.flows[self.head as usize].next;
-        if self.head == NIL {
-            self.tail = NIL;
-        }
+    pub(super) fn pop(&mut self, flows: &[Flow]) {
+        self.head = flows[self.head as usize].next;
     }
 
-    pub(super) fn remove(&mut self, flows: &mut Flows, f: u32) {
+    #[inline]
+    pub(super) fn remove(&mut self, flows: &mut [Flow], f: u32) {
+        let Flow { previous, next, .. } = flows[f as usize];
         if self.head == f {
-            return self.pop(flows);
+            self.head = next;
+            return;
         }
-        let (previous, next) = (flows.flows[f as usize].previous, flows.flows[f as usize].next);
-        flows.flows[previous as usize].next = next;
+        flows[previous as usize].next = next;
         if self.tail == f {
             self.tail = previous;
         } else {
-            flows.flows[next as usize].previous = previous;
+            flows[next as usize].previous = previous;
         }
     }
 }
@@ -163,9 +161,10 @@ impl Flows {
         self.flows.len() as u32
     }
 
-    /// All queues.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
-        self.flows.iter_mut()
+    /// All queues. Who works with several takes this once, so that nothing is looked up twice.
+    #[inline]
+    pub(super) fn all(&mut self) -> &mut [Flow] {
+        &mut self.flows
     }
 
     /// The tag of a queue.
@@ -239,12 +238,12 @@ mod tests {
         let mut flows = Flows::new(256);
         for leaves in [1, 2, 3, 4] {
             let mut list = List::default();
-            (0..5).for_each(|f| list.push(&mut flows, f));
-            list.pop(&flows);
-            list.remove(&mut flows, leaves);
+            (0..5).for_each(|f| list.push(flows.all(), f));
+            list.pop(flows.all());
+            list.remove(flows.all(), leaves);
             let left: Vec<u32> = (1..5).filter(|&f| f != leaves).collect();
             assert_eq!(order(&list, &flows), left);
-            list.push(&mut flows, 9);
+            list.push(flows.all(), 9);
             assert_eq!(order(&list, &flows).last(), Some(&9));
         }
     }
@@ -253,10 +252,10 @@ mod tests {
     fn a_list_that_ran_empty_starts_again() {
         let mut flows = Flows::new(256);
         let mut list = List::default();
-        list.push(&mut flows, 3);
-        list.pop(&flows);
+        list.push(flows.all(), 3);
+        list.pop(flows.all());
         assert_eq!(list.head(), None);
-        list.push(&mut flows, 5);
+        list.push(flows.all(), 5);
         assert_eq!(order(&list, &flows), [5]);
     }
 
