@@ -149,11 +149,43 @@ impl Found {
 pub(super) struct Flows {
     flows: Box<[Flow]>,
     tags: Box<[u32]>,
+    /// Which ways of each set are in use, that is, in another state than [`State::None`]: a set can be
+    /// full without eight flows being looked at.
+    used: Box<[u8]>,
 }
 
 impl Flows {
     pub(super) fn new(queues: u32) -> Self {
-        Flows { flows: (0..queues).map(|_| Flow::default()).collect(), tags: vec![0; queues as usize].into() }
+        let n = queues as usize;
+        Flows {
+            flows: (0..n).map(|_| Flow::default()).collect(),
+            tags: vec![0; n].into(),
+            used: vec![0; n / WAYS].into(),
+        }
+    }
+
+    /// Memory for each queue, bytes, rounded up.
+    pub(super) const fn memory() -> usize {
+        size_of::<Flow>() + size_of::<u32>() + 1
+    }
+
+    /// An unused queue comes into use; its state is set by the caller.
+    #[inline]
+    pub(super) fn occupy(&mut self, f: u32) {
+        self.used[f as usize / WAYS] |= 1 << (f as usize % WAYS);
+    }
+
+    /// A queue falls out of use.
+    #[inline]
+    pub(super) fn forget(&mut self, f: u32) {
+        self.flows[f as usize].state = State::None;
+        self.used[f as usize / WAYS] &= !(1 << (f as usize % WAYS));
+    }
+
+    /// Whether a queue counts as used.
+    #[cfg(test)]
+    pub(super) fn is_used(&self, f: u32) -> bool {
+        self.used[f as usize / WAYS] >> (f as usize % WAYS) & 1 == 1
     }
 
     /// How many queues there are.
@@ -203,7 +235,7 @@ impl Flows {
             let f = first(tagged);
             return (f as u32, Found::Tagged { indirect: f != home, idle: self.flows[f].state == State::None });
         }
-        let free = ways(|way| self.flows[base + way].state == State::None);
+        let free = !self.used[base / WAYS];
         let f = if free == 0 { home } else { first(free) };
         self.tags[f] = hash;
         (f as u32, if free == 0 { Found::Collision } else { Found::Free })
@@ -267,12 +299,13 @@ mod tests {
             let (f, found) = flows.find(hash(i));
             assert_eq!((f, found), ((5 + i) % 8, Found::Free));
             flows[f].state = State::Bulk;
+            flows.occupy(f);
         }
         assert_eq!(flows.find(hash(0)), (5, Found::Direct));
         assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: false }));
         assert_eq!(flows.find(hash(8)), (5, Found::Collision));
         assert_eq!(flows.tag(5), hash(8));
-        flows[7].state = State::None;
+        flows.forget(7);
         assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: true }));
         assert_eq!(flows.find(hash(9)), (7, Found::Free), "a tag does not hold a queue that nobody uses");
     }

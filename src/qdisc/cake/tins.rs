@@ -220,6 +220,9 @@ impl Tin {
                 }
                 self.new.push(flows, f);
                 self.sparse += 1;
+                if idle == State::None {
+                    self.flows.occupy(f);
+                }
                 self.flows[f].deficit = self.flow_quantum(f, fair, random.u16());
             }
         }
@@ -267,9 +270,7 @@ impl Tin {
         let flow = &mut flows[f as usize];
         let (quiet, rests) = flow.cobalt.found_empty(now, &self.law);
         self.unresponsive -= u32::from(quiet);
-        let was = flow.state;
-        flow.state = if rests { State::None } else { State::Decaying };
-        match was {
+        match std::mem::replace(&mut flow.state, State::Decaying) {
             State::Decaying => {
                 self.decayed.pop(flows);
                 self.decaying -= 1;
@@ -289,7 +290,9 @@ impl Tin {
             }
             State::None => self.old.pop(flows),
         }
-        if !rests {
+        if rests {
+            self.flows.forget(f);
+        } else {
             self.decaying += 1;
             self.decayed.push(self.flows.all(), f);
         }
