@@ -7,9 +7,10 @@
 //! the drops, or with the sending device. [`Engine::census`] counts them; between turns the sum is
 //! the capacity.
 
+use crate::autorate::{Look, Note, Tap};
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn::write_ds;
-use crate::packet::{Marks, Signal, truesize};
+use crate::packet::{Marks, Packet, Signal, truesize};
 use crate::pipeline::{Link, Pipeline};
 use crate::pool::{Frame, Pool, Queue};
 use crate::port::{PortCounters, Receive, Transmit};
@@ -106,6 +107,7 @@ pub struct Engine<R: Receive, T> {
     due: Option<Instant>,
     down_since: Option<Instant>,
     stale_before: Instant,
+    tap: Option<Box<Tap>>,
 }
 
 /// What an engine is made of.
@@ -151,6 +153,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             due: None,
             down_since: None,
             stale_before: Instant::ZERO,
+            tap: None,
         }
     }
 
@@ -194,6 +197,10 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         let headers = Headers::parse(stock.frames.bytes(frame.slot(), &stock.pool[frame.slot()]));
         headers.apply(&mut stock.pool[&frame]);
         self.counters.receive(&stock.pool[&frame]);
+        if let Some(tap) = &mut self.tap {
+            let packet = &stock.pool[&frame];
+            tap.arrived(packet.arrived.min(now), len, network(stock.frames.bytes(frame.slot(), packet), packet));
+        }
         self.counters.unparsed += u64::from(headers.unparsed);
         if len > self.tx.longest() {
             stock.drops.push(&mut stock.pool, frame, Reason::Oversize);
@@ -244,6 +251,10 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         if packet.ds != packet.ds_arrived {
             write_ds(stock.frames.bytes_mut(slot, &packet), &packet);
         }
+        // Looked at before it is the device's; a frame that is refused is a fault, and rare.
+        if let Some(tap) = &mut self.tap {
+            tap.left(now, packet.len, network(stock.frames.bytes(slot, &packet), &packet));
+        }
         if !self.tx.send(&mut stock.pool, &mut stock.frames, frame) {
             self.counters.refused += 1;
             return false;
@@ -284,6 +295,23 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     pub fn change(&mut self, spec: &Spec, link: Link, now: Instant) -> Result<(), String> {
         self.idle_until = Instant::ZERO;
         self.pipeline.change(spec, link, now, &mut self.stock.cx())
+    }
+
+    /// Lets a tap note what passes, or none.
+    pub fn watch(&mut self, tap: Option<Tap>) {
+        self.tap = tap.map(Box::new);
+    }
+
+    /// What the tap noted since the last time, if there is one; `spare` takes the place of its notes.
+    pub fn look(&mut self, spec: &Spec, spare: Vec<Note>) -> Option<Look> {
+        let (backlog, rate) = (self.pipeline.bytes(), self.pipeline.steered_rate(spec));
+        Some(Look::of(self.tap.as_mut()?, spare, backlog, rate))
+    }
+
+    /// Gives the stage with `autorate` another rate; see [`Pipeline::steer`].
+    pub fn steer(&mut self, spec: &Spec, link: Link, now: Instant) {
+        self.idle_until = Instant::ZERO;
+        self.pipeline.steer(spec, link, now, &mut self.stock.cx());
     }
 
     /// When to call [`Engine::turn`] again if nothing arrives and nothing completes.
@@ -346,6 +374,11 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     pub fn tx_mut(&mut self) -> &mut T {
         &mut self.tx
     }
+}
+
+/// A frame from its network header on.
+fn network<'a>(bytes: &'a [u8], packet: &Packet) -> &'a [u8] {
+    bytes.get(packet.net_offset.into()..).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,12 +8,15 @@
 //! * [`spec`]: the words people write (`tc`'s), to the parameters of the disciplines and back.
 //! * [`stats`]: counters, histograms, `tc`'s text and JSON.
 //! * [`pipeline`]: stages in a row. [`trace`]: virtual time over a table of arrivals.
+//! * [`dtp`]: the ends of a layer that speaks multi-bit ECN, sans-IO, for [`sim`] and the live load.
 //! * [`port`]: where frames come from and go to. [`engine`]: one direction's data plane.
 //! * [`run`]: the live driver: threads, clock, attaching (feature `xdp`, as `port::xdp`).
 //!
 //! ARCHITECTURE.md has the picture, the frame's route and the invariants.
 
+pub mod autorate;
 pub mod classify;
+pub mod dtp;
 pub mod engine;
 pub mod lab;
 pub mod mark;

@@ -112,6 +112,32 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Gives the stage with `autorate` the rate that `spec` has there, between two packets, and leaves all
+    /// others as they are. Nothing is lost.
+    pub fn steer(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) {
+        self.steered(spec, &mut |stage, wanted| stage.change(wanted, link, now, cx));
+        self.set_drain(self.port);
+    }
+
+    /// The rate in force at the stage with `autorate`.
+    pub fn steered_rate(&mut self, spec: &Spec) -> Option<Rate> {
+        let mut rate = None;
+        self.steered(spec, &mut |stage, _| rate = stage.rate());
+        rate
+    }
+
+    fn steered(&mut self, spec: &Spec, f: &mut dyn FnMut(&mut dyn Qdisc, &Stage)) {
+        for (stage, group) in self.stages.iter_mut().zip(spec.groups()) {
+            // A specification of other kinds is not what is at work, and steers nothing.
+            let _ = each(stage.as_mut(), group, &mut |q, wanted| {
+                if wanted.range().is_some() && q.can_change(wanted).is_ok() {
+                    f(q, wanted);
+                }
+                Ok(())
+            });
+        }
+    }
+
     /// Takes a packet in.
     pub fn enqueue(&mut self, now: Instant, frame: Frame, headers: &Headers, cx: &mut Cx<'_>) {
         self.received[0] += 1;

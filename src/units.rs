@@ -41,6 +41,15 @@ impl Rate {
     }
 }
 
+/// Between which two rates another may move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateRange {
+    /// The lowest.
+    pub min: Rate,
+    /// The highest.
+    pub max: Rate,
+}
+
 /// A number of bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Bytes(pub u64);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use weir::autorate::{Tap, tap::NOTES};
 use weir::classify::Hashing;
 use weir::engine::{Engine, Parts};
 use weir::pipeline::Link;
@@ -124,6 +125,16 @@ fn no_discipline_allocates_for_a_packet() {
         assert_eq!(allocations, 0, "{spec}");
         assert!(sent > 1000 && (dropped > 0 || spec == "pfifo limit 1000"), "{spec}: {sent} {dropped}");
     }
+}
+
+#[test]
+fn a_tap_allocates_nothing_for_a_segment_not_even_when_it_is_full() {
+    let tcp = build::TcpFields { flags: 16, options: [&[1, 1, 8, 10][..], &[7; 8]].concat(), ..Default::default() };
+    let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
+    let frame = build::Build { len: 1514, src, dst, protocol: 6, sport: 1, dport: 2, ds: 0, tcp: Some(tcp) }.frame();
+    let mut tap = Tap::new(1);
+    let counted = allocation_counter::measure(|| (0..10_000).for_each(|n| tap.arrived(at(n), 1514, &frame[14..])));
+    assert_eq!((counted.count_total, tap.missed), (0, 10_000 - NOTES as u64));
 }
 
 #[test]

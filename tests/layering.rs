@@ -13,6 +13,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pool", &["packet", "time", "rng"]),
     ("wire", &[]),
     ("classify", &["wire", "packet", "rng"]),
+    ("autorate", &["time", "units", "rng", "wire"]),
     ("mark", &["packet", "pool", "wire", "time", "units", "rng", "classify", "qdisc"]),
     ("qdisc", &["time", "units", "rng", "packet", "pool", "classify", "mark", "wire", "stats", "pipeline", "spec"]),
     ("pipeline", &["time", "units", "pool", "classify", "qdisc", "packet", "spec", "stats"]),
@@ -20,8 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "time", "units", "rng", "packet", "pool", "wire", "classify", "mark", "qdisc", "pipeline", "spec", "stats",
-            "port",
+            "time", "units", "rng", "packet", "pool", "wire", "classify", "autorate", "mark", "qdisc", "pipeline",
+            "spec", "stats", "port",
         ],
     ),
     ("port", &["time", "rng", "packet", "pool"]),
@@ -85,9 +86,10 @@ fn each_floor_imports_only_from_below() {
 
 #[test]
 fn the_core_reads_no_clock_and_opens_nothing() {
-    for floor in
-        ["time", "units", "rng", "packet", "pool", "wire", "classify", "mark", "qdisc", "pipeline", "spec", "engine"]
-    {
+    for floor in [
+        "time", "units", "rng", "packet", "pool", "wire", "classify", "autorate", "mark", "qdisc", "pipeline", "spec",
+        "engine",
+    ] {
         for file in files_of(floor) {
             for line in code(&file).lines().filter(|l| !l.trim_start().starts_with("//")) {
                 for word in OUTSIDE {

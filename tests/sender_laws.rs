@@ -136,17 +136,23 @@ fn bbr_probes_with_five_quarters_then_drains_and_keeps_the_queue_short() {
     assert!(outcome.flows[0].goodput > 0.93 * 95.6e6, "{}", outcome.flows[0].goodput);
 }
 
+/// The seed's figures, BBRv2 in Linux: no retransmits, 46.77…51.48 Mbit/s, RTT p50 1.334, p90 1.655, p99 1.902 ms.
 #[test]
-fn bbr2_is_not_lost_on_and_keeps_twenty_flows_near_their_share() {
-    let text = "duration = \"10s\"\nsteady-from = \"6s\"\n\
+fn bbr2_keeps_twenty_flows_at_their_share_and_the_round_trip_near_the_step() {
+    let text = "duration = \"30s\"\nsteady-from = \"10s\"\n\
          [[node]]\nname = \"rt\"\ndown = \"codel ce_threshold 242us | tbf rate 1gbit burst 3028\"\n\
          [[node]]\nname = \"dl\"\ndelay = \"500us\"\n\
          [[flow]]\nname = \"f\"\nsender = \"bbr2\"\ncount = 20\nevery = \"100ms\"\n";
     let outcome = run(text, 1);
     assert!(outcome.flows.iter().all(|f| f.retransmissions[0] == 0));
-    let median = outcome.rtt("f").value_at_quantile(0.5) as f64 / 1e6;
-    assert!((median / 1.334 - 1.0).abs() < 0.3, "{median}");
-    assert!(outcome.flows.iter().all(|f| (38e6..65e6).contains(&f.goodput)));
+    let rtt = outcome.rtt("f");
+    for (quantile, ms, within) in [(0.5, 1.334, 0.1), (0.9, 1.655, 0.15), (0.99, 1.902, 0.1)] {
+        let ours = rtt.value_at_quantile(quantile) as f64 / 1e6;
+        assert!((ours / ms - 1.0).abs() < within, "{quantile}: {ours} against {ms}");
+    }
+    for flow in &outcome.flows {
+        assert!((46e6..52e6).contains(&flow.goodput), "{}: {}", flow.name, flow.goodput);
+    }
 }
 
 #[test]
@@ -164,6 +170,21 @@ fn prague_shares_a_shallow_queue_without_a_drop_and_its_packets_say_ect_1() {
     assert!(outcome.goodput("f") > 0.93 * 95.6e6, "{}", outcome.goodput("f"));
 }
 
+/// At six packets a flow, a window that moved by whole packets only would keep whatever share it has.
+#[test]
+fn four_prague_flows_have_equal_shares_of_a_short_path() {
+    let text = "duration = \"20s\"\nsteady-from = \"10s\"\n\
+         [[node]]\nname = \"rt\"\ndown = \"codel ce_threshold 1ms | tbf rate 100mbit burst 3028\"\n\
+         [[node]]\nname = \"dl\"\ndelay = \"1ms\"\n\
+         [[flow]]\nname = \"f\"\nsender = \"prague\"\ncount = 4\nevery = \"500ms\"\n";
+    let outcome = run(text, 1);
+    let mean = outcome.goodput("f") / 4.0;
+    assert!(mean > 0.97 * 95.6e6 / 4.0, "{mean}");
+    for flow in &outcome.flows {
+        assert!((flow.goodput / mean - 1.0).abs() < 0.05, "{}: {} of {mean}", flow.name, flow.goodput);
+    }
+}
+
 #[test]
 fn where_rfc_793_waits_twenty_seconds_rfc_6298_goes_on() {
     let text = |timer: &str| {
@@ -171,7 +192,7 @@ fn where_rfc_793_waits_twenty_seconds_rfc_6298_goes_on() {
             "duration = \"1200s\"\ninterval = \"1s\"\nuntil-complete = true\n\
              [[node]]\nname = \"l\"\ndown = \"netem delay 500ms loss 10% rate 1mbit\"\n\
              up = \"netem delay 500ms loss 10% rate 1mbit\"\n\
-             [[flow]]\nname = \"f\"\nsize = \"284000\"\nsender = \"fixed\"\ntimer = \"{timer}\"\npatience = \"40s\"\nretries = 100\n"
+             [[flow]]\nname = \"f\"\nsize = \"284000\"\nsender = \"fixed\"\ntimer = \"{timer}\"\npatience = \"24s\"\nretries = 100\n"
         )
     };
     let ended = |timer: &str| (1..=20).map(|seed| run(&text(timer), seed)).collect::<Vec<_>>();
@@ -179,7 +200,7 @@ fn where_rfc_793_waits_twenty_seconds_rfc_6298_goes_on() {
     let longest = |runs: &[Outcome]| runs.iter().flat_map(|o| o.flows[0].points.iter().map(|p| p.timeout)).max();
     let (old, new) = (ended("rfc793"), ended("rfc6298"));
     assert_eq!(complete(&new), 20);
-    // Half of the runs, with these seeds, give up: the timer stands at its maximum while the sender's patience runs out.
-    assert!(complete(&old) <= 15, "{}", complete(&old));
+    // Most give up: the timer stands at its maximum while the application's patience runs out.
+    assert!(complete(&old) <= 3, "{}", complete(&old));
     assert_eq!(longest(&old), Some(20_000_000_000));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir::port::xdp::program::{Mode, OnFailure};
 use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
-use weir::run::bridge::{Facts, Settings, WAITING, Way};
+use weir::run::bridge::{Bridge, Facts, Settings, WAITING, Way};
 use weir::run::nic::IfName;
 use weir::run::worker::Poll;
 use weir::spec::Spec;
@@ -21,12 +21,25 @@ pub(crate) struct Args {
     outside: IfName,
     /// The interface towards the near side
     inside: IfName,
+    #[command(flatten)]
+    running: Running,
+    /// How this instance is called; OUTSIDE-INSIDE unless said otherwise
+    #[arg(long)]
+    name: Option<String>,
+    /// What becomes of frames when weir dies or hangs
+    #[arg(long, value_enum, default_value = "bypass")]
+    on_failure: OnFailureArg,
+}
+
+/// What every live run can be told.
+#[derive(clap::Args)]
+pub(crate) struct Running {
     /// What packets to INSIDE wait in, as tc would say it: "codel | tbf rate 20mbit burst 5k"
     #[arg(long, value_name = "SPEC")]
-    down: Option<String>,
+    pub(crate) down: Option<String>,
     /// What packets to OUTSIDE wait in
     #[arg(long, value_name = "SPEC")]
-    up: Option<String>,
+    pub(crate) up: Option<String>,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
@@ -39,18 +52,15 @@ pub(crate) struct Args {
     /// Write histograms of the sojourn into this directory
     #[arg(long, value_name = "DIR")]
     hist: Option<PathBuf>,
+    /// What "autorate" saw and decided, a line of JSON each, for `weir replay --autorate`
+    #[arg(long, value_name = "FILE")]
+    autorate_log: Option<PathBuf>,
     /// JSON for programs
     #[arg(short, long)]
     json: bool,
-    /// How this instance is called; OUTSIDE-INSIDE unless said otherwise
-    #[arg(long)]
-    name: Option<String>,
-    /// What becomes of frames when weir dies or hangs
-    #[arg(long, value_enum, default_value = "bypass")]
-    on_failure: OnFailureArg,
     /// How the XDP program is run: auto takes native, or else generic with a warning
     #[arg(long, value_enum, default_value = "auto")]
-    mode: WantedMode,
+    pub(crate) mode: WantedMode,
     /// Largest packet for the disciplines, bytes, without the 14 of the Ethernet header; that of the interfaces unless
     /// said otherwise
     #[arg(long, value_parser = clap::value_parser!(u32).range(64..=65_535))]
@@ -61,6 +71,51 @@ pub(crate) struct Args {
     /// Which kernel's decisions
     #[arg(long, value_enum, default_value = "latest")]
     compat: CompatArg,
+}
+
+impl Running {
+    /// The settings of the bridge.
+    pub(crate) fn settings(
+        &self,
+        name: String,
+        nics: [IfName; 2],
+        specs: [Spec; 2],
+        on_failure: OnFailure,
+    ) -> Settings {
+        Settings {
+            name,
+            nics,
+            specs,
+            poll: self.poll,
+            cores: self.cores,
+            on_failure,
+            mode: self.mode,
+            mtu: self.mtu,
+            waiting: self.frames as usize,
+            compat: Compat::from(self.compat),
+        }
+    }
+
+    /// How its terminal sees it.
+    pub(crate) fn options(&self) -> session::Options {
+        session::Options {
+            duration: self.duration,
+            hist: self.hist.clone(),
+            autorate_log: self.autorate_log.clone(),
+            json: self.json,
+        }
+    }
+
+    /// Refuses options that have nothing to do.
+    pub(crate) fn check(&self, specs: &[Spec; 2]) -> Result<(), Failure> {
+        if self.autorate_log.is_some() && specs.iter().all(|s| s.range().is_none()) {
+            return Err(Failure::Words(
+                "--autorate-log: no direction has the word \"autorate\": \"cake bandwidth 20mbit autorate 2mbit 50mbit\""
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -83,28 +138,25 @@ fn seconds(word: &str) -> Result<Duration, String> {
 
 /// Runs `weir bridge`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let specs = [direction(args.down.as_deref(), Way::Down)?, direction(args.up.as_deref(), Way::Up)?];
-    let settings = Settings {
-        name: args.name.unwrap_or_else(|| format!("{}-{}", args.outside, args.inside)),
-        nics: [args.outside, args.inside],
-        specs,
-        poll: args.poll,
-        cores: args.cores,
-        on_failure: match args.on_failure {
-            OnFailureArg::Bypass => OnFailure::Bypass,
-            OnFailureArg::Pass => OnFailure::Pass,
-            OnFailureArg::Drop => OnFailure::Drop,
-        },
-        mode: args.mode,
-        mtu: args.mtu,
-        waiting: args.frames as usize,
-        compat: Compat::from(args.compat),
+    let running = &args.running;
+    let specs = [direction(running.down.as_deref(), Way::Down)?, direction(running.up.as_deref(), Way::Up)?];
+    running.check(&specs)?;
+    let name = args.name.unwrap_or_else(|| format!("{}-{}", args.outside, args.inside));
+    let on_failure = match args.on_failure {
+        OnFailureArg::Bypass => OnFailure::Bypass,
+        OnFailureArg::Pass => OnFailure::Pass,
+        OnFailureArg::Drop => OnFailure::Drop,
     };
-    let options = session::Options { duration: args.duration, hist: args.hist, json: args.json };
-    session::run(&settings, options, |facts| introduce(facts, args.mode))
+    let settings = running.settings(name, [args.outside, args.inside], specs, on_failure);
+    session::run(running.options(), || {
+        let bridge = Bridge::start(&settings).map_err(|e| e.to_string())?;
+        introduce(bridge.facts(), running.mode);
+        Ok((bridge, None))
+    })
 }
 
-fn direction(words: Option<&str>, way: Way) -> Result<Spec, Failure> {
+/// What packets wait in that way; without words, as much as there is memory.
+pub(crate) fn direction(words: Option<&str>, way: Way) -> Result<Spec, Failure> {
     match words {
         Some(words) => read_spec(words),
         None => {
@@ -115,7 +167,8 @@ fn direction(words: Option<&str>, way: Way) -> Result<Spec, Failure> {
     }
 }
 
-fn introduce(facts: &Facts, wanted: WantedMode) {
+/// Says what was found out at the start.
+pub(crate) fn introduce(facts: &Facts, wanted: WantedMode) {
     let [a, b] = &facts.nics;
     let copies = if facts.zero_copy { "no copies" } else { "copying" };
     let [qa, qb] = facts.queues;

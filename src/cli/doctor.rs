@@ -33,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             Ok(mut facts) => {
                 facts.probe_native_mtu();
                 checks.extend(nic_checks(&facts));
+                checks.extend(left_over(&facts));
                 interfaces.push(facts);
             }
             Err(e) => checks.push(Check {
@@ -59,6 +60,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         1 => Err(Failure::Run("not ready: 1 check failed".into())),
         n => Err(Failure::Run(format!("not ready: {n} checks failed"))),
     }
+}
+
+/// What a `weir ingress` has left that was killed.
+#[cfg(feature = "xdp")]
+fn left_over(facts: &NicFacts) -> Option<Check> {
+    let (message, fix) = weir::run::ingress::left_over(facts)?;
+    Some(Check { check: "left-over", nic: Some(facts.name.clone()), verdict: Verdict::Note, message, fix: Some(fix) })
+}
+
+#[cfg(not(feature = "xdp"))]
+fn left_over(_: &NicFacts) -> Option<Check> {
+    None
 }
 
 /// What is to be said of the interfaces beside one another.

@@ -18,8 +18,11 @@ use super::{CompatArg, Failure, read_spec};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The pipeline, as tc would say it: "cake bandwidth 50mbit diffserv4 ethernet"
-    #[arg(value_name = "SPEC")]
-    spec: String,
+    #[arg(value_name = "SPEC", required_unless_present = "mb_ecn")]
+    spec: Option<String>,
+    /// Instead: a byte of multi-bit ECN, or a whole frame that carries it, in hexadecimal
+    #[arg(long, value_name = "HEX", conflicts_with = "spec")]
+    mb_ecn: Option<String>,
     /// The frame to count, bytes, link header included and FCS not; the largest if not given
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(14..=65_550))]
     frame: Option<u32>,
@@ -39,7 +42,10 @@ pub(crate) struct Args {
 
 /// Says what the words mean; runs nothing.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let spec = read_spec(&args.spec)?;
+    if let Some(hex) = &args.mb_ecn {
+        return super::codes::run(hex, args.json);
+    }
+    let spec = read_spec(args.spec.as_deref().unwrap_or_default())?;
     let link = Link { mtu: args.mtu + 14, compat: args.compat.into() };
     let frame = Frame { len: args.frame.unwrap_or(link.mtu), header: args.header };
     if u32::from(frame.header) > frame.len {
@@ -103,6 +109,20 @@ fn explain(spec: &Spec, link: Link, frame: Frame) -> Vec<Explained> {
                 (StageStats::FqCodel(s), _) => law(&s.law, &mut text, &mut json, s.limit),
                 (StageStats::Fifo { limit, .. }, _) => json["limit"] = (*limit).into(),
                 _ => {}
+            }
+            if let Some(range) = stage.range() {
+                let [low, high] = [range.min, range.max];
+                line(
+                    &mut text,
+                    "autorate",
+                    format!(
+                        "{} to {}, from the rate given on: by round trips of TCP seen in passing, ten times a second; no probes. \
+                         Without round trips, or idle, the rate stays",
+                        rate(low),
+                        rate(high)
+                    ),
+                );
+                json["autorate"] = json!({ "min": low.bytes_per_second(), "max": high.bytes_per_second() });
             }
             if !matches!(stats, StageStats::Cake(_) | StageStats::Tbf(_)) {
                 line(&mut text, "frame", format!("{} bytes, counted as they are; memory {}", frame.len, truesize(frame.len)));

@@ -2,6 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
+#[cfg(feature = "xdp")]
+use std::fs;
+#[cfg(feature = "xdp")]
+use std::iter;
+#[cfg(feature = "xdp")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +19,7 @@ use super::Failure;
 /// `weir guest …`
 #[derive(Parser, Debug)]
 pub(crate) struct Args {
-    /// The one folder that can be written in the guest; the command starts in it.
+    /// The one folder that can be written in the guest
     #[arg(short, long, default_value = "out/guest", value_name = "DIR")]
     out: PathBuf,
     /// End the guest after so many seconds on the wall.
@@ -40,14 +46,46 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let own = env::current_exe().map_err(|e| Failure::Run(format!("cannot find this program: {e}")))?;
         words[0] = own.into();
     }
-    let plan = Plan {
+    enter(&Plan {
         words,
         out: args.out,
         limit: Duration::from_secs(args.limit),
         memory: args.memory,
         real_time: args.real_time,
+    })
+}
+
+/// Congestion controls of the guest's kernel (`tools/guest.d/config`).
+#[cfg(feature = "xdp")]
+pub(crate) fn senders() -> Vec<String> {
+    ["reno", "cubic", "bbr", "dctcp"].map(String::from).to_vec()
+}
+
+/// This very command in the guest, without the word that sent it there. Only `out` can be written.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "xdp")]
+pub(crate) fn again(word: &str, out: Option<&Path>) -> Result<(), Failure> {
+    let own = env::current_exe().map_err(|e| Failure::Run(format!("cannot find this program: {e}")))?;
+    let passing = env::temp_dir().join(format!("weir-guest-{}", std::process::id()));
+    let plan = Plan {
+        words: iter::once(own.into()).chain(env::args_os().skip(1).filter(|w| w != word)).collect(),
+        out: out.unwrap_or(&passing).to_owned(),
+        limit: Duration::from_secs(3600),
+        memory: 2048,
+        real_time: false,
     };
-    match guest::run(&plan) {
+    let result = enter(&plan);
+    if out.is_none() {
+        // Nothing of value is in it, and it may not even have been made.
+        let _ = fs::remove_dir_all(&passing);
+    }
+    result
+}
+
+fn enter(plan: &Plan) -> Result<(), Failure> {
+    match guest::run(plan) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Failure::Code(code)),
         Err(e) => Err(Failure::Run(e.to_string())),

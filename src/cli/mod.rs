@@ -2,15 +2,22 @@
 
 #[cfg(feature = "xdp")]
 mod bridge;
+mod cases;
+mod codes;
 mod compare;
 mod control;
 mod doctor;
 mod explain;
 mod guest;
+#[cfg(feature = "xdp")]
+mod ingress;
+#[cfg(feature = "xdp")]
+mod lab;
 mod load;
 #[cfg(feature = "xdp")]
 mod napi;
 mod replay;
+mod report;
 #[cfg(feature = "xdp")]
 mod session;
 mod sim;
@@ -36,10 +43,16 @@ enum Command {
     /// Shape between two network interfaces
     #[cfg(feature = "xdp")]
     Bridge(Box<bridge::Args>),
+    /// Shape what comes from WAN before this machine sees it, at an interface made for that
+    #[cfg(feature = "xdp")]
+    Ingress(Box<ingress::Args>),
     /// Send recorded frames through a pipeline in virtual time
     Replay(replay::Args),
     /// Run a scenario in virtual time, senders included
     Sim(sim::Args),
+    /// Run a scenario live: the kernel's TCP in namespaces made for it, and weir between them
+    #[cfg(feature = "xdp")]
+    Lab(lab::Args),
     /// Run a table of arrivals through a pipeline in virtual time; a verdict per packet
     Trace(trace::Args),
     /// Real TCP load and pings between two ends, through the kernel: what demo and lab measure with
@@ -65,7 +78,9 @@ enum Command {
     Explain(explain::Args),
     /// Is this machine ready, and if not, the command that fixes it
     Doctor(doctor::Args),
-    /// Runs side by side, as a table and as a picture
+    /// Folders of weir sim and weir lab joined into one comparison
+    Report(report::Args),
+    /// Runs of weir bridge and weir load side by side, as a table and as a picture
     Compare(compare::Args),
 }
 
@@ -118,8 +133,12 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
+        #[cfg(feature = "xdp")]
+        Command::Ingress(args) => ingress::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Sim(args) => sim::run(args),
+        #[cfg(feature = "xdp")]
+        Command::Lab(args) => lab::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Stats(args) => control::stats(&args),
         Command::List(args) => control::list(&args),
@@ -133,6 +152,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Napi(args) => napi::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(args),
     };
     match result {

@@ -1,4 +1,4 @@
-//! `weir replay`: recorded frames through a pipeline in virtual time.
+//! `weir replay`: recorded frames through a pipeline in virtual time, or the log of `autorate` decided again.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -10,6 +10,7 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
+use weir::autorate::{Decision, log};
 use weir::pipeline::Link;
 use weir::spec::units;
 use weir::stats::{rows, tc_text};
@@ -22,14 +23,18 @@ use super::{CompatArg, Failure, read_spec};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The pipeline, as tc would say it: "cake bandwidth 10mbit"
-    #[arg(long, value_name = "SPEC")]
-    qdisc: String,
+    #[arg(long, value_name = "SPEC", required_unless_present = "autorate")]
+    qdisc: Option<String>,
     /// Recorded frames: pcap or pcapng, Ethernet
-    #[arg(value_name = "IN.pcap[ng]")]
-    input: PathBuf,
+    #[arg(value_name = "IN.pcap[ng]", required_unless_present = "autorate")]
+    input: Option<PathBuf>,
     /// What leaves, in order of time, each frame with a comment: verdict, sojourn, tin
-    #[arg(value_name = "OUT.pcapng")]
-    output: PathBuf,
+    #[arg(value_name = "OUT.pcapng", required_unless_present = "autorate")]
+    output: Option<PathBuf>,
+    /// Instead of frames: a log of `weir bridge --autorate-log`. Decides it all again and prints the decisions;
+    /// ends with code 1 if one is not as it was
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["qdisc", "input", "output"])]
+    autorate: Option<PathBuf>,
     /// Rate of the line below, or none if it is never busy
     #[arg(long, default_value = "none", value_name = "RATE|none")]
     link: String,
@@ -52,18 +57,24 @@ type Recorded = (u64, u32, Vec<u8>);
 
 /// Runs `weir replay`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let spec = read_spec(&args.qdisc)?;
+    let named = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    if let Some(path) = &args.autorate {
+        return decide_again(path).map_err(|e| Failure::Run(named(path, &e)));
+    }
+    let (Some(qdisc), Some(input), Some(output)) = (&args.qdisc, &args.input, &args.output) else {
+        return Err(Failure::Words("--qdisc SPEC, IN and OUT are needed, or --autorate LOG".into()));
+    };
+    let spec = read_spec(qdisc)?;
     let link_bps = match args.link.as_str() {
         "none" => None,
         word => Some(units::rate(word).map_err(|e| Failure::Words(format!("--link {word}: {e}")))?.bits_per_second()),
     };
-    let named = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let frames = read(&args.input).map_err(|e| named(&args.input, &e))?;
-    let first = frames.first().ok_or_else(|| named(&args.input, &"no frames in it"))?.0;
+    let frames = read(input).map_err(|e| named(input, &e))?;
+    let first = frames.first().ok_or_else(|| named(input, &"no frames in it"))?.0;
     let link = Link { compat: args.compat.into(), ..Link::default() };
     let mut replay = Replay::new(spec.build(link), link_bps, args.seed);
-    let file = File::create(&args.output).map_err(|e| named(&args.output, &e))?;
-    let mut out = Writer::begin(file).map_err(|e| named(&args.output, &e))?;
+    let file = File::create(output).map_err(|e| named(output, &e))?;
+    let mut out = Writer::begin(file).map_err(|e| named(output, &e))?;
     let (mut sent, mut marked, mut dropped) = (0u64, 0u64, 0u64);
     let mut failed = None;
     let mut take = |fate: Fate| {
@@ -85,9 +96,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     replay.drain(&mut take);
     if let Some(e) = failed {
-        return Err(Failure::Run(named(&args.output, &e)));
+        return Err(Failure::Run(named(output, &e)));
     }
-    out.end().map_err(|e| named(&args.output, &e))?;
+    out.end().map_err(|e| named(output, &e))?;
     if args.stats {
         let all = replay.pipeline().stats(replay.now());
         rows::rows("replay", &all).iter().for_each(|row| print!("{}", tc_text::stage(row)));
@@ -99,6 +110,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         sent + dropped + u64::from(held)
     );
     Ok(())
+}
+
+/// Decides what a log of `autorate` holds once more.
+fn decide_again(path: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let done = log::replay(text.lines())?;
+    for decision in &done.decisions {
+        println!("{}", log::sentence(decision));
+    }
+    let said = |d: &Option<Decision>| d.as_ref().map_or("nothing".into(), log::sentence);
+    for (line, logged, now) in &done.differences {
+        println!("line {line}: in the log {}; now {}", said(logged), said(now));
+    }
+    eprintln!("{} intervals, {} decisions, {} different", done.intervals, done.decisions.len(), done.differences.len());
+    match done.differences.len() {
+        0 => Ok(()),
+        n => Err(format!("{n} decisions are not as they were")),
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<Recorded>, String> {

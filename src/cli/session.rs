@@ -1,7 +1,8 @@
 //! A run of a bridge as its terminal sees it: signals, a line of progress, the control socket,
 //! histograms, and the report at the end.
 
-use std::io::{IsTerminal, Read, Write};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir::port::xdp::SocketStatistics;
 use weir::run::alarms::Alarms;
-use weir::run::bridge::{Bridge, Facts, Reading, Settings, Way};
+use weir::run::bridge::{Bridge, Facts, Reading, Way};
 use weir::run::control::{Info, Instance, Server};
 use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
@@ -29,17 +30,29 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Duration>,
     /// Where to write histograms.
     pub(crate) hist: Option<PathBuf>,
+    /// Where to write what `autorate` saw and decided.
+    pub(crate) autorate_log: Option<PathBuf>,
     /// JSON for programs.
     pub(crate) json: bool,
 }
 
-/// Runs a bridge until its time is over, somebody stops it, or something fails.
-pub(crate) fn run(settings: &Settings, options: Options, introduce: impl FnOnce(&Facts)) -> Result<(), Failure> {
+/// Who else looks after something once a second, and what there is to say of it.
+pub(crate) type Watch = Box<dyn Fn() -> Vec<String>>;
+
+/// Runs the bridge that `start` gives until its time is over, somebody stops it, or something fails.
+pub(crate) fn run(
+    options: Options,
+    start: impl FnOnce() -> Result<(Bridge, Option<Watch>), String>,
+) -> Result<(), Failure> {
     // Before anything is touched, so that no signal can come in between.
     let mut signals = Signals::new().map_err(|e| format!("signals: {e}"))?;
-    let bridge = Bridge::start(settings).map_err(|e| e.to_string())?;
-    introduce(bridge.facts());
-    let mut session = Session::new(bridge, &options)?;
+    let steered = options.autorate_log.as_ref().map(|path| {
+        File::create(path).map(BufWriter::new).map_err(|e| format!("--autorate-log {}: {e}", path.display()))
+    });
+    let steered = steered.transpose()?;
+    let (bridge, watch) = start()?;
+    let mut session = Session::new(bridge, watch, &options)?;
+    session.steered = steered;
     let fault = session.run(options.duration, &mut signals);
     session.end(options.json)?;
     fault.map_or(Ok(()), |why| Err(Failure::Run(why)))
@@ -69,16 +82,19 @@ struct Session {
     bridge: Bridge,
     control: Option<Server>,
     hist: Option<hist::Files>,
+    /// Where the log of `autorate` goes.
+    steered: Option<BufWriter<File>>,
     /// When the last interval of the histograms ended.
     logged: Instant,
     readings: [Option<Reading>; 2],
     alarms: [Alarms; 2],
     quiet: Quiet,
+    watch: Option<Watch>,
     progress: Progress,
 }
 
 impl Session {
-    fn new(bridge: Bridge, options: &Options) -> Result<Session, String> {
+    fn new(bridge: Bridge, watch: Option<Watch>, options: &Options) -> Result<Session, String> {
         let facts = bridge.facts();
         let control = Server::bind(Path::new(DIRECTORY), &facts.name).map_err(|e| format!("control socket: {e}"))?;
         let about: Vec<_> =
@@ -91,10 +107,12 @@ impl Session {
         Ok(Session {
             control: Some(control),
             hist,
+            steered: None,
             logged,
             readings: [None, None],
             alarms: Default::default(),
             quiet: Quiet::default(),
+            watch,
             progress,
             bridge,
         })
@@ -116,7 +134,11 @@ impl Session {
                     return Some(fault);
                 }
             }
-            let nanos = end.min(next).since(now);
+            if self.bridge.steering_due().is_some_and(|due| now >= due) {
+                self.steer();
+            }
+            let steer = self.bridge.steering_due().unwrap_or(Instant::NEVER);
+            let nanos = end.min(next).min(steer).since(now);
             let timeout = Timespec { tv_sec: (nanos / SECOND) as i64, tv_nsec: (nanos % SECOND) as _ };
             let links = self.bridge.links();
             let mut fds: Vec<_> = [links.events(), signals.arrived.as_fd()]
@@ -141,6 +163,17 @@ impl Session {
             if ready.get(2) == Some(&true) && self.serve() {
                 return None;
             }
+        }
+    }
+
+    /// Ends an interval of `autorate`.
+    fn steer(&mut self) {
+        let lines = self.bridge.steer();
+        let Some(log) = &mut self.steered else { return };
+        if let Err(e) = lines.iter().try_for_each(|line| writeln!(log, "{line}")) {
+            self.progress.clear();
+            eprintln!("weir: --autorate-log: {e}; no more is written");
+            self.steered = None;
         }
     }
 
@@ -169,6 +202,10 @@ impl Session {
             self.readings[i] = Some(reading);
             self.note(way, before.as_ref());
         }
+        for line in self.watch.iter().flat_map(|watch| watch()) {
+            self.progress.clear();
+            eprintln!("weir: {line}");
+        }
         self.logged = clock::now();
         let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));
         if let Some(i) = self.quiet.second(received) {
@@ -178,6 +215,10 @@ impl Session {
             eprintln!(
                 "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
             );
+        }
+        if let Some(log) = &mut self.steered {
+            // What cannot be written is said when the next line is.
+            let _ = log.flush();
         }
         self.progress.show();
         None

@@ -25,7 +25,7 @@ pub struct Plan {
     /// The program and its arguments; the program is looked for in the guest's usual places unless it is a path.
     pub words: Vec<OsString>,
     /// The one folder that can be written in the guest, under the path it has here; made if it is not there. The command
-    /// starts in it.
+    /// starts where this process is, or in this folder if the guest cannot see that place.
     pub out: PathBuf,
     /// After so long on the wall the guest is ended.
     pub limit: Duration,
@@ -73,6 +73,9 @@ pub fn run(plan: &Plan) -> Result<u8, Error> {
         guest.arg("time-travel=inf-cpu");
     }
     guest.arg(format!("init={}", state.join("init").display())).arg(format!("GUEST_OUT={}", out.display()));
+    if let Ok(here) = env::current_dir() {
+        guest.arg(format!("GUEST_CWD={}", here.display()));
+    }
     guest.env("TMPDIR", "/dev/shm").stdin(Stdio::null()).stdout(console).stderr(also);
     let guest = guest.spawn().map_err(Error::when(format_args!("cannot start {}", kernel.display())))?;
     let ended = follow(Running(guest), &state).map_err(Error::when("lost the guest"));

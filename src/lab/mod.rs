@@ -2,11 +2,37 @@
 //!
 //! Everything blocks and sleeps; nothing spins. So it also runs in a guest whose clock stands still while code runs.
 
+#[cfg(feature = "xdp")]
+pub mod congestion_control;
+#[cfg(feature = "xdp")]
+pub mod course;
+#[cfg(feature = "xdp")]
+pub mod flows;
 pub mod guest;
+#[cfg(feature = "xdp")]
+pub mod kernel_router;
 pub mod load;
+#[cfg(feature = "xdp")]
+pub mod machine;
+#[cfg(feature = "xdp")]
+pub mod noise;
 pub mod ping;
+pub mod plan;
+#[cfg(feature = "xdp")]
+pub mod router;
+#[cfg(feature = "xdp")]
+pub mod run;
 pub mod senders;
+pub mod space;
+#[cfg(feature = "xdp")]
+mod tcp_flow;
 pub mod tcp_info;
+#[cfg(feature = "xdp")]
+pub mod topology;
+#[cfg(feature = "xdp")]
+mod udp_flow;
+#[cfg(feature = "xdp")]
+pub mod watch;
 
 use std::fmt;
 use std::io;

@@ -6,6 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +56,18 @@ const PAYLOAD: usize = 56;
 /// # Errors
 /// No socket to be had, or the kernel has no way to the address.
 pub fn ping(plan: &PingPlan) -> Result<PingResult, Error> {
+    let mut nanos = histogram_of_nanoseconds();
+    let sent = ping_each(plan, &AtomicBool::new(false), |_, rtt| nanos.saturating_record(rtt.as_nanos() as u64))?;
+    let received = nanos.len();
+    Ok(PingResult { sent, received, lost: sent - received, rtt_us: Percentiles::of(&nanos), nanos })
+}
+
+/// The same, until `stop` is true at the latest: tells of each answer when its request was sent and how long it took, and
+/// gives the number of requests.
+///
+/// # Errors
+/// As [`ping`].
+pub fn ping_each(plan: &PingPlan, stop: &AtomicBool, each: impl FnMut(Instant, Duration) + Send) -> Result<u64, Error> {
     let (socket, raw) = open(plan)?;
     let wait_once = Duration::from_millis(50).min(plan.wait.max(Duration::from_millis(1)));
     socket.set_read_timeout(Some(wait_once)).map_err(Error::when("cannot set a timeout"))?;
@@ -65,12 +78,18 @@ pub fn ping(plan: &PingPlan) -> Result<PingResult, Error> {
     let sent_at: Mutex<Vec<Option<Instant>>> = Mutex::new(Vec::with_capacity(requests as usize));
     let begun = Instant::now();
     let until = begun + every * requests + plan.wait;
+    let socket_of = &socket;
 
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| gather(&socket, raw, key, requests, until, &sent_at));
+        let outstanding = Outstanding { key, raw, requests, until, sent_at: &sent_at, stop };
+        let receiver = scope.spawn(move || outstanding.gather(socket_of, each));
         let mut failed = None;
+        let mut sent = 0;
         for number in 0..requests {
-            thread::sleep((every * number).saturating_sub(begun.elapsed()));
+            if !sleep_until(begun + every * number, stop) {
+                break;
+            }
+            sent += 1;
             let request = request(plan.to, key, number);
             sent_at.lock().unwrap_or_else(PoisonError::into_inner).push(Some(Instant::now()));
             match socket.send(&request) {
@@ -85,13 +104,21 @@ pub fn ping(plan: &PingPlan) -> Result<PingResult, Error> {
                 }
             }
         }
-        let nanos = receiver.join().unwrap_or_else(|_| histogram_of_nanoseconds());
-        if let Some(e) = failed {
-            return Err(e);
-        }
-        let (sent, received) = (u64::from(requests), nanos.len());
-        Ok(PingResult { sent, received, lost: sent - received, rtt_us: Percentiles::of(&nanos), nanos })
+        receiver.join().map_err(|_| Error::panicked("who gathers answers"))?;
+        failed.map_or(Ok(sent), Err)
     })
+}
+
+/// Sleeps, in pieces, and says whether to go on.
+fn sleep_until(when: Instant, stop: &AtomicBool) -> bool {
+    while !stop.load(Ordering::Relaxed) {
+        let left = when.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(Duration::from_millis(100)));
+    }
+    false
 }
 
 fn open(plan: &PingPlan) -> Result<(Socket, bool), Error> {
@@ -118,31 +145,35 @@ fn open(plan: &PingPlan) -> Result<(Socket, bool), Error> {
     Ok((socket, raw))
 }
 
-fn gather(
-    mut socket: &Socket,
-    raw: bool,
+/// What is needed to know an answer.
+struct Outstanding<'a> {
     key: u64,
+    raw: bool,
     requests: u32,
     until: Instant,
-    sent_at: &Mutex<Vec<Option<Instant>>>,
-) -> Histogram<u64> {
-    let mut nanos = histogram_of_nanoseconds();
-    let mut buffer = [0; 2048];
-    while nanos.len() < u64::from(requests) && Instant::now() < until {
-        let got = match socket.read(&mut buffer) {
-            Ok(n) => n,
-            Err(e) if is_passing(&e) => continue,
-            Err(_) => break,
-        };
-        let now = Instant::now();
-        let Some(number) = answer_to(&buffer[..got], raw, key) else { continue };
-        let sent =
-            sent_at.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number as usize).and_then(Option::take);
-        if let Some(sent) = sent {
-            nanos.saturating_record((now - sent).as_nanos() as u64);
+    sent_at: &'a Mutex<Vec<Option<Instant>>>,
+    stop: &'a AtomicBool,
+}
+
+impl Outstanding<'_> {
+    fn gather(&self, mut socket: &Socket, mut each: impl FnMut(Instant, Duration)) {
+        let mut received = 0;
+        let mut buffer = [0; 2048];
+        while received < self.requests && Instant::now() < self.until && !self.stop.load(Ordering::Relaxed) {
+            let got = match socket.read(&mut buffer) {
+                Ok(n) => n,
+                Err(e) if is_passing(&e) => continue,
+                Err(_) => break,
+            };
+            let now = Instant::now();
+            let Some(number) = answer_to(&buffer[..got], self.raw, self.key) else { continue };
+            let mut sent_at = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(sent) = sent_at.get_mut(number as usize).and_then(Option::take) {
+                received += 1;
+                each(sent, now - sent);
+            }
         }
     }
-    nanos
 }
 
 fn is_passing(e: &io::Error) -> bool {

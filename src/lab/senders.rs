@@ -87,6 +87,12 @@ pub fn connect(to: SocketAddr, from: Option<IpAddr>, options: &FlowOptions) -> R
     Ok(socket.into())
 }
 
+/// The congestion controls that can be had here now.
+pub fn available() -> Vec<String> {
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    list.split_whitespace().map(String::from).collect()
+}
+
 /// Sets congestion control, DS byte and timeouts.
 ///
 /// # Errors
@@ -94,10 +100,9 @@ pub fn connect(to: SocketAddr, from: Option<IpAddr>, options: &FlowOptions) -> R
 pub fn set_up(socket: SockRef<'_>, options: &FlowOptions) -> Result<(), Error> {
     let name = &options.congestion_control;
     socket.set_tcp_congestion(name.as_bytes()).map_err(|why| {
-        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
         Error(format!(
             "congestion control '{name}': {why}; this kernel has: {}. A module may have to be loaded: modprobe tcp_{name}",
-            available.trim()
+            available().join(" ")
         ))
     })?;
     let local_is_v4 = socket.domain().is_ok_and(|d| d == socket2::Domain::IPV4);

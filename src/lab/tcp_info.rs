@@ -22,8 +22,12 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Segment size in sending direction, bytes of payload.
     pub mss: u32,
+    /// Segments on their way: sent, and neither acknowledged nor thought lost.
+    pub in_flight: u32,
     /// Segments sent again, in all.
     pub retransmits: u32,
+    /// Times the retransmission timer went off (kernel 6.7).
+    pub timeouts: u32,
     /// Segments known to have arrived.
     pub delivered: u32,
     /// Of these, segments whose ACK said congestion was experienced.
@@ -48,6 +52,10 @@ mod field {
     pub(super) const OPTIONS: usize = 5;
     pub(super) const RTO: usize = 8;
     pub(super) const SND_MSS: usize = 16;
+    pub(super) const UNACKED: usize = 24;
+    pub(super) const SACKED: usize = 28;
+    pub(super) const LOST: usize = 32;
+    pub(super) const RETRANS: usize = 36;
     pub(super) const RTT: usize = 68;
     pub(super) const RTTVAR: usize = 72;
     pub(super) const SSTHRESH: usize = 76;
@@ -60,6 +68,7 @@ mod field {
     pub(super) const DELIVERED: usize = 192;
     pub(super) const DELIVERED_CE: usize = 196;
     pub(super) const BYTES_RETRANS: usize = 208;
+    pub(super) const TOTAL_RTO: usize = 240;
 }
 
 impl TcpInfo {
@@ -84,7 +93,12 @@ impl TcpInfo {
             cwnd: u32_at(field::CWND),
             ssthresh: u32_at(field::SSTHRESH),
             mss: u32_at(field::SND_MSS),
+            in_flight: (u32_at(field::UNACKED).saturating_add(u32_at(field::RETRANS)))
+                .saturating_sub(u32_at(field::SACKED).saturating_add(u32_at(field::LOST))),
             retransmits: u32_at(field::TOTAL_RETRANS),
+            timeouts: bytes
+                .get(field::TOTAL_RTO..field::TOTAL_RTO + 2)
+                .map_or(0, |b| u32::from(u16::from_ne_bytes([b[0], b[1]]))),
             delivered: u32_at(field::DELIVERED),
             delivered_ce: u32_at(field::DELIVERED_CE),
             bytes_acked: u64_at(field::BYTES_ACKED),

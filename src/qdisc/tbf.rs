@@ -12,7 +12,7 @@ use crate::pool::{Frame, Slot};
 use crate::spec::Stage;
 use crate::stats::{Basic, StageStats};
 use crate::time::Instant;
-use crate::units::{ByteTime, LinkLayer, Rate};
+use crate::units::{ByteTime, LinkLayer, Rate, RateRange};
 
 /// How much the queue that `tbf` makes for itself may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Params {
     pub mpu: u16,
     /// Cell framing.
     pub link_layer: LinkLayer,
+    /// weir's own `autorate`: between which rates the driver moves `rate` while it works.
+    pub range: Option<RateRange>,
 }
 
 impl Params {
@@ -56,6 +58,7 @@ impl Params {
             overhead: 0,
             mpu: 0,
             link_layer: LinkLayer::Ethernet,
+            range: None,
         }
     }
 
@@ -156,6 +159,8 @@ pub struct Stats {
     pub own_queue: bool,
     /// The peak rate's fixed-point pair, depth and tokens, ns.
     pub peak: Option<(ByteTime, i64, i64)>,
+    /// Limits of `autorate`.
+    pub range: Option<RateRange>,
 }
 
 /// `tbf` at work.
@@ -165,6 +170,7 @@ pub struct Tbf {
     max_size: u32,
     limit: u32,
     own_queue: bool,
+    range: Option<RateRange>,
     checkpoint: Instant,
     child: Box<dyn Qdisc>,
     /// The packet taken from a child whose dequeue decides, waiting for tokens.
@@ -188,6 +194,7 @@ impl Tbf {
             max_size,
             limit,
             own_queue: child.is_none(),
+            range: params.range,
             checkpoint: Instant::ZERO,
             child: child.unwrap_or_else(|| Box::new(Fifo::bytes(limit))),
             peeked: None,
@@ -320,6 +327,7 @@ impl Qdisc for Tbf {
             limit: self.limit,
             own_queue: self.own_queue,
             peak: self.peak.map(|p| (p.time, p.depth, p.tokens)),
+            range: self.range,
         }))
     }
 
@@ -361,6 +369,7 @@ impl Qdisc for Tbf {
             peak.carry(old, elapsed);
         }
         Shape { rate: self.rate, peak: self.peak, max_size: self.max_size, limit: self.limit } = new;
+        self.range = p.range;
         self.checkpoint = now;
         self.wake = self.wake.map(|_| now);
         if self.own_queue {

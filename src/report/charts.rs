@@ -167,6 +167,63 @@ fn picture(axes: &Axes<'_>, lines: &[Line], ticks: &[(f64, String)], share: impl
     out
 }
 
+/// States over time: a row for each name, a colour for each state. The state of a moment is that at
+/// the end of the step before it.
+pub fn bands(x: &str, states: &[&str], rows: &[(String, Vec<(f64, usize)>)]) -> String {
+    const ROW: f64 = 18.0;
+    let last = rows.iter().flat_map(|r| r.1.last()).map(|p| p.0).fold(1e-9, f64::max);
+    let (width, height) = (WIDTH - LEFT - RIGHT, TOP + BOTTOM + ROW * rows.len() as f64);
+    let at = |x: f64| LEFT + x / last * width;
+    let mut out =
+        format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">", escaped(&states.join(", ")));
+    for (i, (name, points)) in rows.iter().enumerate() {
+        let y = TOP + i as f64 * ROW;
+        let _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            y + 12.0,
+            escaped(name)
+        );
+        let mut from = 0.0;
+        for (j, (to, state)) in points.iter().enumerate() {
+            if points.get(j + 1).is_some_and(|next| next.1 == *state) {
+                continue;
+            }
+            let _ = write!(
+                out,
+                "<rect class=\"c{}\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
+                state % 8,
+                at(from),
+                at(*to) - at(from),
+                ROW - 4.0,
+                escaped(states.get(*state).copied().unwrap_or(""))
+            );
+            from = *to;
+        }
+    }
+    let tick = step(last);
+    for x in (0..).map(|i| f64::from(i) * tick).take_while(|x| *x <= last * 1.0001) {
+        let _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            at(x),
+            height - BOTTOM + 16.0,
+            number(x)
+        );
+    }
+    let _ = write!(
+        out,
+        "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text></svg>",
+        LEFT + width / 2.0,
+        height - 6.0,
+        escaped(x)
+    );
+    let names: Vec<Line> = states.iter().map(|s| Line { name: s.to_string(), points: Vec::new() }).collect();
+    legend(&mut out, &names);
+    out
+}
+
 fn legend(out: &mut String, lines: &[Line]) {
     out.push_str("<p class=\"legend\">");
     for (i, line) in lines.iter().take(NAMED).enumerate() {
@@ -196,6 +253,15 @@ mod tests {
         let svg = lines(&Axes { x: "s", y: "Mbit/s", log: false }, &[line(&[(0.0, 0.0), (10.0, 100.0)])]);
         assert!(svg.contains("points=\"64.0,240.0 846.0,14.0\""), "{svg}");
         assert!(svg.contains("a&lt;b"));
+    }
+
+    #[test]
+    fn a_state_that_lasts_is_one_band() {
+        let rows = [("a".to_string(), vec![(1.0, 0), (2.0, 0), (4.0, 2)])];
+        let svg = bands("s", &["up", "idle", "down"], &rows);
+        assert_eq!(svg.matches("<rect").count(), 2, "{svg}");
+        assert!(svg.contains("<rect class=\"c2\" x=\"455.0\" y=\"14.0\" width=\"391.0\""), "{svg}");
+        assert!(bands("s", &[], &[]).starts_with("<svg"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::summary;
-use crate::scenario::result::{FlowResult, Outcome, PortResult};
+use crate::scenario::result::{FlowResult, Outcome, PathResult, PortResult};
 use crate::stats::histogram::{IntervalLog, tag, write_hgrm};
 
 /// What the figures depend on besides the code.
@@ -73,12 +73,17 @@ pub fn write(folder: &Path, manifest: &Manifest<'_>, outcome: &Outcome) -> io::R
     for flow in &outcome.flows {
         flow_csv(&folder.join(format!("flow-{}.csv", tag(&flow.name))), flow, outcome)?;
     }
+    for path in &outcome.paths {
+        path_csv(&folder.join(format!("path-{}.csv", tag(&path.name))), path)?;
+    }
     for port in &outcome.ports {
         port_csv(&folder.join(format!("port-{}.csv", tag(&port.name))), port, outcome)?;
         if !port.verdicts.is_empty() {
             verdicts_csv(&folder.join(format!("trace-{}.csv", tag(&port.name))), port, outcome)?;
         }
     }
+    let flent = format!("{}{}", tag(&outcome.scenario.name), super::flent::SUFFIX);
+    super::flent::write(create(&folder.join(flent))?, outcome)?;
     distributions(folder, outcome)
 }
 
@@ -115,6 +120,15 @@ fn flow_csv(path: &Path, flow: &FlowResult, outcome: &Outcome) -> io::Result<()>
             point.retransmissions,
             point.inner
         )?;
+    }
+    out.flush()
+}
+
+fn path_csv(path: &Path, of: &PathResult) -> io::Result<()> {
+    let mut out = create(path)?;
+    writeln!(out, "t_s,rate_bytes_per_s,ece,capacity_bytes_per_s,regime")?;
+    for p in &of.points {
+        writeln!(out, "{:.3},{:.0},{},{},{}", seconds(p.at), p.rate, p.ece, p.capacity, p.regime.name())?;
     }
     out.flush()
 }
@@ -165,6 +179,7 @@ fn distributions(folder: &Path, outcome: &Outcome) -> io::Result<()> {
         all.push((format!("sojourn/{}", tag(&port.name)), port.total.clone()));
         all.push((format!("decision/{}", tag(&port.name)), port.decision.clone()));
     }
+    all.extend(outcome.noise.iter().map(|h| ("noise".to_string(), h.clone())));
     all.retain(|(_, h)| !h.is_empty());
     for (name, h) in &all {
         let mut out = create(&folder.join(format!("{}.hgrm", name.replace('/', "-"))))?;

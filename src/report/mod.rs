@@ -2,6 +2,7 @@
 
 pub mod charts;
 pub mod compare;
+pub mod flent;
 pub mod folder;
 pub mod hgrm;
 pub mod page;

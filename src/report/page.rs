@@ -3,9 +3,10 @@
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use super::charts::{Axes, Line, lines, percentiles};
-use super::summary::{self, PERCENTILES, percentile};
-use crate::scenario::result::{FlowResult, Outcome, PortResult};
+use super::charts::{Axes, Line, bands, lines, percentiles};
+use super::summary;
+use crate::dtp::Regime;
+use crate::scenario::result::{FlowResult, Outcome, PathPoint, PortResult, jain};
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#59636e;--grid:#d8dee4;--c0:#0969da;--c1:#bc4c00;--c2:#1a7f37;--c3:#8250df;--c4:#bf3989;--c5:#9a6700;--c6:#0e7c86;--c7:#57606a}
@@ -17,6 +18,7 @@ svg{width:100%;height:auto}.grid{stroke:var(--grid)}.tick,.axis{fill:var(--dim);
 polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.legend{display:flex;flex-wrap:wrap;gap:.2rem 1rem;margin:.2rem 0;font-size:13px}
 .legend i{display:inline-block;width:1.1em;height:3px;margin-right:.4em;vertical-align:middle}
 polyline.c0{stroke:var(--c0)}polyline.c1{stroke:var(--c1)}polyline.c2{stroke:var(--c2)}polyline.c3{stroke:var(--c3)}polyline.c4{stroke:var(--c4)}polyline.c5{stroke:var(--c5)}polyline.c6{stroke:var(--c6)}polyline.c7{stroke:var(--c7)}
+rect.c0{fill:var(--c0)}rect.c1{fill:var(--c1)}rect.c2{fill:var(--c2)}rect.c3{fill:var(--c3)}rect.c4{fill:var(--c4)}
 i.c0{background:var(--c0)}i.c1{background:var(--c1)}i.c2{background:var(--c2)}i.c3{background:var(--c3)}i.c4{background:var(--c4)}i.c5{background:var(--c5)}i.c6{background:var(--c6)}i.c7{background:var(--c7)}
 ";
 
@@ -37,17 +39,23 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     section(&mut out, "Throughput", &over_time(&tcp, outcome, "Mbit/s", false, throughput));
     let all: Vec<&FlowResult> = outcome.flows.iter().collect();
     section(&mut out, "Round trips over time", &over_time(&all, outcome, "mean round trip, ms", false, round_trips));
-    let groups: Vec<(String, Histogram<u64>)> =
+    let mut groups: Vec<(String, Histogram<u64>)> =
         outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
-    section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(&groups)));
+    groups.extend(outcome.noise.iter().map(|h| ("noise floor".to_string(), h.clone())));
+    section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(outcome)));
     if has_points {
         section(&mut out, "Congestion window", &over_time(&tcp, outcome, "packets", false, windows));
         section(&mut out, "Retransmission timeout", &over_time(&tcp, outcome, "timeout, ms", true, timeouts));
     }
+    if !outcome.paths.is_empty() {
+        paths(&mut out, outcome);
+    }
     if !outcome.ports.is_empty() {
-        let sojourns: Vec<(String, Histogram<u64>)> =
-            outcome.ports.iter().map(|p| (p.name.clone(), p.total.clone())).collect();
-        section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
+        let known = outcome.ports.iter().filter(|p| !p.total.is_empty());
+        let sojourns: Vec<(String, Histogram<u64>)> = known.map(|p| (p.name.clone(), p.total.clone())).collect();
+        if !sojourns.is_empty() {
+            section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
+        }
         section(&mut out, "Queue depth", &ports(outcome, "packets", |d, _| f64::from(d.packets)));
         section(&mut out, "Longest sojourn in each interval", &ports(outcome, "ms", |d, _| d.worst as f64 / 1e6));
         let rate = 1e9 / scenario.interval as f64;
@@ -57,6 +65,51 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
     out += &format!("<h2>Manifest</h2><pre>{}</pre>\n", escaped(&text.replace("\\n", "\n")));
     out + "</body></html>\n"
+}
+
+/// The panels of a layer's paths: regime, congestion level, paced rate, capacity, fairness.
+fn paths(out: &mut String, outcome: &Outcome) {
+    let seconds = |p: &PathPoint| p.at as f64 / 1e9;
+    let rows: Vec<(String, Vec<(f64, usize)>)> = outcome
+        .paths
+        .iter()
+        .map(|path| {
+            let states = path.points.iter().map(|p| (seconds(p), p.regime as usize));
+            (path.name.clone(), states.collect())
+        })
+        .collect();
+    section(out, "Congestion regime", &bands("s", &Regime::ALL.map(Regime::name), &rows));
+    let over_time = |y: &str, value: &dyn Fn(&PathPoint) -> f64| {
+        let line = |path: &crate::scenario::result::PathResult| Line {
+            name: path.name.clone(),
+            points: path.points.iter().map(|p| (seconds(p), value(p))).collect(),
+        };
+        let all: Vec<Line> = outcome.paths.iter().map(line).collect();
+        lines(&Axes { x: "s", y, log: false }, &all)
+    };
+    section(out, "Congestion level", &over_time("depth code reported", &|p| f64::from(p.ece) / 32.0));
+    section(out, "Paced rate", &over_time("Mbit/s of frames", &|p| p.rate * 8.0 / 1e6));
+    section(out, "Path capacity", &over_time("Mbit/s", &|p| p.capacity as f64 * 8.0 / 1e6));
+    let flows: Vec<&FlowResult> =
+        outcome.paths.iter().flat_map(|p| p.flows.iter().map(|f| &outcome.flows[*f])).collect();
+    let sources = outcome.paths.iter().map(|p| p.flows.iter().map(|f| &outcome.flows[*f]).collect()).collect();
+    let each = flows.iter().map(|f| vec![*f]).collect();
+    let fairness = [fairness("per source", sources, outcome), fairness("per flow", each, outcome)];
+    section(out, "Jain index", &lines(&Axes { x: "s", y: "1 is even", log: false }, &fairness));
+}
+
+/// Jain's index of those that send, second by second, while more than one does.
+fn fairness(name: &str, shares: Vec<Vec<&FlowResult>>, outcome: &Outcome) -> Line {
+    let width = (1_000_000_000 / outcome.scenario.interval).max(1) as usize;
+    let steps = shares.iter().flatten().map(|f| f.series.len()).max().unwrap_or(0) / width;
+    let sum = |flows: &Vec<&FlowResult>, step: usize| -> u64 {
+        flows.iter().flat_map(|f| f.series.iter().skip(step * width).take(width)).sum()
+    };
+    let at = |step: usize| {
+        let got: Vec<f64> = shares.iter().map(|s| sum(s, step) as f64).filter(|x| *x > 0.0).collect();
+        (got.len() > 1).then(|| (seconds((step + 1) * width - 1, outcome), jain(&got)))
+    };
+    Line { name: name.into(), points: (0..steps).filter_map(at).collect() }
 }
 
 fn section(out: &mut String, title: &str, body: &str) {
@@ -111,15 +164,6 @@ fn ports(
 }
 
 /// The seed's rows of percentiles.
-fn rows(groups: &[(String, Histogram<u64>)]) -> String {
-    let mut table = vec![vec!["percentile".to_string()]];
-    table[0].extend(groups.iter().map(|g| g.0.clone()));
-    for p in PERCENTILES {
-        let mut row = vec![format!("p{p}")];
-        row.extend(
-            groups.iter().map(|(_, h)| if h.is_empty() { "-".into() } else { format!("{:.3}", percentile(h, p)) }),
-        );
-        table.push(row);
-    }
-    format!("<pre>{}</pre>", escaped(&summary::table(&table)))
+fn rows(outcome: &Outcome) -> String {
+    format!("<pre>{}</pre>", escaped(&summary::round_trips(outcome)))
 }

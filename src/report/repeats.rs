@@ -1,13 +1,20 @@
 //! Many runs in one table: medians over the repeats of each case.
 
+use serde_json::Value;
+
 use super::summary::{self, PERCENTILES, percentile, table};
 use crate::scenario::result::Outcome;
+
+/// More columns than these are no table any more.
+pub const COLUMNS: usize = 12;
 
 /// What is kept of a run for tables over runs.
 pub struct Figures {
     groups: Vec<Group>,
     ports: Vec<(String, u64, u64)>,
     completions: Vec<(String, Option<f64>)>,
+    /// The machine's own, at all [`PERCENTILES`].
+    noise: Option<Vec<f64>>,
 }
 
 struct Group {
@@ -35,9 +42,11 @@ impl Figures {
             retransmissions: g.retransmissions as f64,
             name: g.name,
         });
+        let noise = outcome.noise.as_ref().map(|h| PERCENTILES.iter().map(|p| percentile(h, *p)).collect());
         let sized =
             outcome.flows.iter().filter(|f| f.completed.is_some() || f.aborted || outcome.scenario.until_complete);
         Figures {
+            noise,
             groups: groups.collect(),
             ports: outcome.ports.iter().map(|p| (p.name.clone(), p.drops[0], p.marks[0])).collect(),
             completions: sized
@@ -45,6 +54,41 @@ impl Figures {
                 .map(|f| (f.name.clone(), f.completed.map(|ns| ns as f64 / 1e9)))
                 .collect(),
         }
+    }
+}
+
+impl Figures {
+    /// Of a run's `summary.json`.
+    ///
+    /// # Errors
+    /// What is missing in it.
+    pub fn read(summary: &Value) -> Result<Self, String> {
+        let list = |key: &str| summary[key].as_array().ok_or_else(|| format!("it has no \"{key}\""));
+        let number = |v: &Value| v.as_f64().unwrap_or(0.0);
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_string();
+        let group = |g: &Value| Group {
+            data: g["sender"] != "ping",
+            goodput: number(&g["goodput_mbit"]),
+            spread: (number(&g["min_mbit"]), number(&g["max_mbit"])),
+            jain: number(&g["jain"]),
+            rtt: ["p50", "p95", "p99", "p100"].map(|p| g["rtt_ms"][p].as_f64()),
+            percentiles: PERCENTILES.iter().map(|p| number(&g["rtt_ms"][format!("p{p}")])).collect(),
+            retransmissions: number(&g["retransmissions"]),
+            name: text(&g["name"]),
+        };
+        let port = |p: &Value| {
+            let count = |key: &str| p[key].as_u64().unwrap_or(0);
+            (text(&p["name"]), count("drops"), count("marks"))
+        };
+        let noise = &summary["noise_ms"];
+        let floor = || PERCENTILES.iter().map(|p| number(&noise[format!("p{p}")])).collect();
+        let ended = list("flows")?.iter().filter(|f| f["completed_s"].is_number() || f["aborted"] == true);
+        Ok(Figures {
+            noise: noise.is_object().then(floor),
+            groups: list("groups")?.iter().map(group).collect(),
+            ports: list("ports")?.iter().map(port).collect(),
+            completions: ended.map(|f| (text(&f["name"]), f["completed_s"].as_f64())).collect(),
+        })
     }
 }
 
@@ -160,16 +204,26 @@ fn completions<'a>(cases: &[&str], repeats: &impl Fn(&str) -> Vec<&'a Figures>) 
     if rows.len() > 1 { table(&rows) } else { String::new() }
 }
 
-/// The rows of round-trip percentiles, a column for each run.
+/// The groups that all runs have, in the first one's order.
+pub fn common_groups<'a>(runs: &[(&str, &'a Figures)]) -> Vec<&'a str> {
+    let Some((_, first)) = runs.first() else { return Vec::new() };
+    let common = |name: &&str| runs.iter().all(|(_, f)| f.groups.iter().any(|g| g.name == *name));
+    first.groups.iter().map(|g| g.name.as_str()).filter(common).collect()
+}
+
+/// The rows of round-trip percentiles, a column for each run, and the noise floor of the first whose machine was listened to.
 pub fn percentile_rows(runs: &[(&str, &Figures)], group: &str) -> String {
     let mut rows = vec![vec!["RTT, ms".to_string()]];
     rows[0].extend(runs.iter().map(|(name, _)| name.to_string()));
+    let noise = runs.iter().find_map(|(_, f)| f.noise.as_ref());
+    rows[0].extend(noise.map(|_| "noise floor".to_string()));
     for (k, p) in PERCENTILES.iter().enumerate() {
         let mut row = vec![format!("p{p}")];
         for (_, f) in runs {
             let found = f.groups.iter().find(|g| g.name == group);
             row.push(found.map_or("-".into(), |g| format!("{:.3}", g.percentiles[k])));
         }
+        row.extend(noise.map(|n| format!("{:.3}", n[k])));
         rows.push(row);
     }
     table(&rows)

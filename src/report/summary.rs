@@ -3,7 +3,9 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-use crate::scenario::result::{FlowResult, Outcome, jain};
+use crate::mark::mb_ecn::code;
+use crate::scenario::result::{FlowResult, Outcome, PathResult, jain};
+use crate::stats::mb_ecn::capacity;
 
 /// The percentiles that round trips are printed at: the seed's rows.
 pub const PERCENTILES: [f64; 10] = [0.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 100.0];
@@ -16,6 +18,9 @@ pub fn percentile(h: &Histogram<u64>, p: f64) -> f64 {
 fn round(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
+
+/// Paths that have a row of their own.
+const SHOWN: usize = 12;
 
 fn mbit(bps: f64) -> f64 {
     round(bps / 1e6)
@@ -115,7 +120,8 @@ pub fn text(outcome: &Outcome) -> String {
             .to_vec(),
     ];
     for p in &outcome.ports {
-        let ms = |q| format!("{:.3}", percentile(&p.total, q));
+        let known = !p.total.is_empty();
+        let ms = |q| if known { format!("{:.3}", percentile(&p.total, q)) } else { "-".into() };
         rows.push(vec![
             p.name.clone(),
             p.sent_packets.to_string(),
@@ -132,8 +138,60 @@ pub fn text(outcome: &Outcome) -> String {
         out.push('\n');
         out += &table(&rows);
     }
+    out += &paths(outcome);
     out += &completions(outcome);
     out
+}
+
+/// What frames told of the way, and how fair paths and flows were to each other.
+fn paths(outcome: &Outcome) -> String {
+    if outcome.paths.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n");
+    let head = ["path", "flows", "Mbit/s", "mean depth", "depth codes", "capacity", "updates", "regime"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let shares = outcome.by_path();
+    for (path, share) in outcome.paths.iter().zip(&shares).take(SHOWN) {
+        let last = path.points.last();
+        rows.push(vec![
+            path.name.clone(),
+            path.flows.len().to_string(),
+            format!("{:.3}", share / 1e6),
+            format!("{:.2}", path.depth()),
+            PathResult::range(&path.codes).map_or("-".into(), |(low, high)| format!("{low}..{high}")),
+            capacity(last.map_or(0, |p| code::encode(p.capacity))),
+            path.updates.to_string(),
+            last.map_or("-", |p| p.regime.name()).into(),
+        ]);
+    }
+    out += &table(&rows);
+    if outcome.paths.len() > SHOWN {
+        out += &format!("and {} more paths\n", outcome.paths.len() - SHOWN);
+    }
+    out + &format!("Jain per source {:.4}, per flow {:.4}\n", jain(&shares), jain(&of_paths(outcome)))
+}
+
+/// Payload rates of all flows that have a path.
+fn of_paths(outcome: &Outcome) -> Vec<f64> {
+    outcome.paths.iter().flat_map(|p| p.flows.iter().map(|f| outcome.flows[*f].goodput)).collect()
+}
+
+fn path(p: &PathResult, share: f64) -> Value {
+    let codes = |counts| PathResult::range(counts).map(|(low, high)| json!([low, high]));
+    let last = p.points.last();
+    json!({
+        "name": p.name,
+        "goodput_mbit": mbit(share),
+        "mean_depth_packets": round(p.depth()),
+        "depth_codes": codes(&p.codes),
+        "capacity_codes": codes(&p.capacities),
+        "capacity_bytes_per_s": last.map(|p| p.capacity),
+        "rate_bytes_per_s": last.map(|p| p.rate.round()),
+        "ece": last.map(|p| p.ece),
+        "regime": last.map(|p| p.regime.name()),
+        "updates": p.updates,
+    })
 }
 
 fn completions(outcome: &Outcome) -> String {
@@ -159,6 +217,23 @@ fn completions(outcome: &Outcome) -> String {
         }
     }
     out
+}
+
+/// The seed's rows of percentiles: a column for each group, and the machine's own noise where it was listened to.
+pub fn round_trips(outcome: &Outcome) -> String {
+    let mut columns: Vec<(String, Histogram<u64>)> =
+        outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
+    columns.extend(outcome.noise.iter().map(|h| ("noise floor".to_string(), h.clone())));
+    let mut rows = vec![vec!["RTT, ms".to_string()]];
+    rows[0].extend(columns.iter().map(|c| c.0.clone()));
+    for p in PERCENTILES {
+        let mut row = vec![format!("p{p}")];
+        row.extend(
+            columns.iter().map(|(_, h)| if h.is_empty() { "-".into() } else { format!("{:.3}", percentile(h, p)) }),
+        );
+        rows.push(row);
+    }
+    table(&rows)
 }
 
 /// Columns flush, the first left, the others right.
@@ -247,5 +322,9 @@ pub fn json(outcome: &Outcome) -> Value {
         "groups": groups(outcome).into_iter().map(group).collect::<Vec<_>>(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
         "ports": ports.collect::<Vec<_>>(),
+        "paths": outcome.paths.iter().zip(outcome.by_path()).map(|(p, share)| path(p, share)).collect::<Vec<_>>(),
+        "jain_sources": round(jain(&outcome.by_path())),
+        "jain_path_flows": round(jain(&of_paths(outcome))),
+        "noise_ms": outcome.noise.as_ref().map_or(Value::Null, percentiles),
     })
 }

@@ -154,6 +154,15 @@ impl Lock {
         Lock::take(&format!(".nic-{namespace}-{index}.lock"), name)
     }
 
+    /// Owns an interface of this network namespace as the WAN of `weir ingress`.
+    ///
+    /// # Errors
+    /// If it has a living owner.
+    pub fn wan(index: u32, name: &str) -> Result<Lock, Refused> {
+        let namespace = namespace::network().map_err(failed("this network namespace"))?;
+        Lock::take(&format!(".wan-{namespace}-{index}.lock"), name)
+    }
+
     fn take(file: &str, what: &str) -> Result<Lock, Refused> {
         std::fs::create_dir_all(DIRECTORY).map_err(failed(DIRECTORY))?;
         sweep_locks(file);
@@ -207,6 +216,13 @@ fn sweep_locks(but: &str) {
 }
 
 /// Removes the pins of gates whose NIC is gone.
+///
+/// # Errors
+/// If the file system does not let it.
+pub fn sweep() -> io::Result<()> {
+    in_pins(sweep_pins)?
+}
+
 fn sweep_pins() -> io::Result<()> {
     for entry in std::fs::read_dir(PINS)?.flatten() {
         let path = entry.path();
@@ -259,6 +275,12 @@ pub enum WantedMode {
     Generic,
 }
 
+/// Where the gate of a NIC is pinned.
+fn pin_of(nic: &NicFacts) -> io::Result<PathBuf> {
+    // A bpffs takes no dots.
+    Ok(Path::new(PINS).join(format!("nic-{}-{}", namespace::network()?, nic.index)))
+}
+
 /// Brings a gate to a NIC; in the place of one that a dead owner left, if there is one. Pinned, if
 /// it shall outlive this process.
 ///
@@ -266,9 +288,7 @@ pub enum WantedMode {
 /// If another program is there, or the kernel refuses.
 pub fn place(gate: &Gate, nic: &NicFacts, wanted: WantedMode, pinned: bool) -> Result<Placed, Refused> {
     let name = nic.name.as_str();
-    let namespace = namespace::network().map_err(failed("this network namespace"))?;
-    // A bpffs takes no dots.
-    let pin = Path::new(PINS).join(format!("nic-{namespace}-{}", nic.index));
+    let pin = pin_of(nic).map_err(failed("this network namespace"))?;
     let leftover = in_pins(|| {
         // What cannot be swept is in nobody's way.
         let _ = sweep_pins();
@@ -308,6 +328,32 @@ pub fn place(gate: &Gate, nic: &NicFacts, wanted: WantedMode, pinned: bool) -> R
     let (link, mode) = attach(gate, nic, wanted)?;
     let placed = Placed { link, pin: None, mode, replaced: there_was };
     if pinned { keep(placed, pin, name) } else { Ok(placed) }
+}
+
+/// Refuses a NIC at which a program is that is not weir's, before anything is touched.
+///
+/// # Errors
+/// [`Refused::Foreign`].
+pub fn check_program(nic: &NicFacts) -> Result<(), Refused> {
+    match &nic.xdp {
+        Some(there) if there.name.as_deref() != Some(PROGRAM) => Err(foreign(nic, there)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes off a NIC the gate that a dead owner left there, if there is one.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn take_off(nic: &NicFacts) -> io::Result<()> {
+    let pin = pin_of(nic)?;
+    in_pins(|| {
+        let Ok(link) = Link::open(&pin) else { return Ok(()) };
+        if link.info()?.interface == nic.index {
+            link.detach()?;
+        }
+        std::fs::remove_file(&pin)
+    })?
 }
 
 fn at(program: &Option<XdpProgram>) -> u32 {

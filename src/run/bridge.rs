@@ -11,10 +11,12 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::attach::{self, Lock, Placed, Refused, WantedMode};
+use super::autorate::Steering;
 use super::clock;
 use super::links::Links;
 use super::nic::{self, IfName, NicFacts, NicGuard};
 use super::worker::{Direction, Handle, Lateness, Poll, cores};
+use crate::autorate::{Line, Tap};
 use crate::classify::Hashing;
 use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
@@ -235,6 +237,7 @@ pub struct Bridge {
     sockets: [Vec<Arc<OwnedFd>>; 2],
     links: Links,
     waits: [Waits; 2],
+    steering: Option<Steering>,
     link: Link,
     facts: Facts,
     _nics: [NicGuard; 2],
@@ -357,22 +360,71 @@ impl Bridge {
             started: clock::now(),
             warnings: nics.iter().flat_map(|nic| nic.warnings().to_vec()).collect(),
         };
-        Ok(Bridge {
+        let mut bridge = Bridge {
             gates,
             workers,
             sockets,
             links,
             waits: settings.specs.each_ref().map(|spec| Waits::of(&spec.build(link).stats(Instant::ZERO))),
+            steering: None,
             link,
             facts,
             _nics: nics,
             _locks: locks,
-        })
+        };
+        bridge.take_pilot();
+        Ok(bridge)
+    }
+
+    /// Puts a pilot at the shapers if one of them has the word `autorate` and there is none yet.
+    fn take_pilot(&mut self) {
+        if self.steering.is_some() {
+            return;
+        }
+        self.steering = Steering::begin(clock::now(), &self.facts.specs);
+        if self.steering.is_some() {
+            let seed = RandomState::new().hash_one(0);
+            for way in Way::BOTH {
+                // A worker that has ended is found by whoever reads its figures.
+                let _ = self.ask(way, move |engine, _, _| engine.watch(Some(Tap::new(seed))));
+            }
+        }
+    }
+
+    /// When [`Bridge::steer`] is due, if there is anything to steer.
+    pub fn steering_due(&self) -> Option<Instant> {
+        self.steering.as_ref().map(Steering::due)
+    }
+
+    /// Ends an interval of `autorate`: looks at both directions and sets their rates. Gives the lines
+    /// for its log.
+    pub fn steer(&mut self) -> Vec<Line> {
+        let Some(mut steering) = self.steering.take() else { return Vec::new() };
+        let looks = Way::BOTH.map(|way| {
+            let spec = self.facts.specs[way as usize].clone();
+            let spare = std::mem::take(&mut steering.spare[way as usize]);
+            self.ask(way, move |engine, _, _| engine.look(&spec, spare)).flatten()
+        });
+        if let [Some(down), Some(up)] = looks {
+            let specs = steering.tick(clock::now(), [down, up], &self.facts.specs);
+            let link = self.link;
+            for (way, spec) in Way::BOTH.into_iter().zip(specs).filter_map(|(w, s)| Some((w, s?))) {
+                let _ = self.ask(way, move |engine, _, now| engine.steer(&spec, link, now));
+            }
+        }
+        let lines = steering.take_lines();
+        self.steering = Some(steering);
+        lines
     }
 
     /// What was found out and decided at the start.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Calls a NIC by another name, OUTSIDE's for 0 and INSIDE's for 1, wherever people read it.
+    pub fn show_as(&mut self, nic: usize, name: &str) {
+        self.facts.nics[nic] = name.into();
     }
 
     /// The state of both links; call [`Links::update`] when its events are readable.
@@ -430,6 +482,7 @@ impl Bridge {
             census: snapshot.census,
             sojourns: self.waits[i].total.clone(),
             late,
+            autorate: self.steering.as_ref().and_then(|s| s.stats(i)),
             devices: vec![
                 ("gate", json!(gate)),
                 ("kernel", json!(sum)),
@@ -456,6 +509,10 @@ impl Bridge {
             let new = spec.clone();
             self.ask(way, move |engine, _, now| engine.change(&spec, link, now)).ok_or_else(ended)??;
             self.facts.specs[way as usize] = new;
+        }
+        match &mut self.steering {
+            Some(steering) => steering.changed(clock::now(), &self.facts.specs),
+            None => self.take_pilot(),
         }
         Ok(())
     }

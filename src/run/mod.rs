@@ -8,11 +8,15 @@ pub mod alarms;
 #[cfg(feature = "xdp")]
 pub mod attach;
 #[cfg(feature = "xdp")]
+pub mod autorate;
+#[cfg(feature = "xdp")]
 pub mod bridge;
 #[cfg(feature = "xdp")]
 pub mod clock;
 pub mod control;
 pub mod hist;
+#[cfg(feature = "xdp")]
+pub mod ingress;
 #[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;

@@ -1,6 +1,8 @@
 //! Scenarios that come along. Each is a file like any other, written from a few parameters; several
 //! cases of one scenario stand side by side in one table.
 
+mod mb_ecn;
+
 use crate::spec::{suggest, units};
 use crate::time::{MICROSECOND, SECOND};
 
@@ -78,7 +80,7 @@ pub const ALL: &[Builtin] = &[
             param("aqm", "codel", "codel or fq_codel"),
             param("flows", "20", "number of flows"),
             param("sender", "bbr2", "congestion control of the flows"),
-            param("seconds", "10", "length of the run, s"),
+            param("seconds", "30", "length of the run, s"),
         ],
         make: bbr20,
     },
@@ -102,7 +104,7 @@ pub const ALL: &[Builtin] = &[
             param("loss", "10%", "packets lost, each way"),
             param("delay", "500ms", "one-way delay"),
             param("size", "284000", "bytes of the download"),
-            param("patience", "40s", "a socket without progress for so long is given up"),
+            param("patience", "24s", "a socket without progress for so long is given up"),
             param("timer", "all", "rfc793, rfc6298, jacobson, or all of the first two"),
         ],
         make: rto,
@@ -188,6 +190,13 @@ pub const ALL: &[Builtin] = &[
         ],
         make: shaping,
     },
+    mb_ecn::ONE,
+    mb_ecn::TWO,
+    mb_ecn::RELIABLE,
+    mb_ecn::STAGGERED,
+    mb_ecn::ASYMMETRIC,
+    mb_ecn::PATHS,
+    mb_ecn::L4S,
 ];
 
 impl Values<'_> {
@@ -331,7 +340,12 @@ fn bbr20(v: &Values) -> Result<Vec<Case>, String> {
     let (flows, seconds, sender) = (v.count("flows")?, v.count("seconds")?, v.text("sender"));
     let aqm = v.several("aqm", &["codel", "fq_codel"])?[0];
     let mut text = head(&format!("bbr20-{aqm}-{sender}"), "twenty flows at a step threshold", seconds);
-    let from = if seconds >= 8 { seconds - 4 } else { seconds.div_ceil(2) };
+    // The last flow comes after two seconds; shares need some more to settle.
+    let from = match seconds {
+        20.. => 10,
+        8.. => seconds - 4,
+        _ => seconds.div_ceil(2),
+    };
     text = text.lines().filter(|l| !l.starts_with("steady-from")).map(|l| format!("{l}\n")).collect();
     text += &format!("steady-from = \"{from}s\"\n");
     let down = format!("{aqm} ce_threshold {} | tbf rate {rate} burst {}", ms(threshold), burst(bps).min(3028));

@@ -7,7 +7,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{App, Flow, Host, Node, Ping, Scenario, Side, SlowStart, Step, Tcp, Timer};
+use super::{App, Dtp, Flow, Host, Node, Ping, Scenario, Side, SlowStart, Step, Tcp, Timer};
+use crate::dtp::Tuning;
 use crate::spec::{self, Spec, suggest, units};
 use crate::time::{MICROSECOND, SECOND};
 
@@ -87,6 +88,9 @@ struct RawStep {
     line: Option<Text>,
     down_line: Option<Text>,
     up_line: Option<Text>,
+    delay: Option<Text>,
+    down_delay: Option<Text>,
+    up_delay: Option<Text>,
 }
 
 #[derive(Deserialize)]
@@ -129,6 +133,10 @@ struct RawFlow {
     retries: Option<Spanned<i64>>,
     patience: Option<Text>,
     dscp: Option<Spanned<i64>>,
+    reliable: Option<Spanned<bool>>,
+    controller: Option<Text>,
+    silent_from: Option<Text>,
+    silent_until: Option<Text>,
 }
 
 #[derive(Deserialize)]
@@ -289,10 +297,13 @@ impl Reader<'_> {
         let line = maybe(&raw.line, rate)?;
         let steps = raw.step.iter().map(|s| {
             let both = maybe(&s.line, rate)?;
+            let delay = maybe(&s.delay, time)?;
             Ok(Step {
                 at: word(&s.at, time)?,
                 down_line: maybe(&s.down_line, rate)?.or(both),
                 up_line: maybe(&s.up_line, rate)?.or(both),
+                down_delay: maybe(&s.down_delay, time)?.or(delay),
+                up_delay: maybe(&s.up_delay, time)?.or(delay),
             })
         });
         Ok(Node {
@@ -382,10 +393,11 @@ impl Reader<'_> {
             Some(d) => choice(d, "direction", &[("down", false), ("up", true)])?,
             None => false,
         };
-        let packet = number(&raw.packet, 1..=1472, 1472)? as u32;
-        let kinds = [("bulk", 0), ("request", 1), ("web", 2), ("constant", 3), ("on-off", 4)];
+        let kinds = [("bulk", 0), ("request", 1), ("web", 2), ("constant", 3), ("on-off", 4), ("dtp", 5)];
         let kind = raw.app.as_ref().map_or(Ok(0), |a| choice(a, "application", &kinds))?;
         let name = kinds[kind].0;
+        let largest = if kind == 5 { 1400 } else { 1472 };
+        let packet = number(&raw.packet, 1..=1472, largest)? as u32;
         let wants = |present: bool, word: &str, kinds: &[usize], span: Option<Range<usize>>| match present {
             true if !kinds.contains(&kind) => {
                 Err(Problem::at(span.unwrap_or(0..0), format!("\"{word}\" has no meaning for app = \"{name}\"")))
@@ -394,17 +406,22 @@ impl Reader<'_> {
         };
         let span = |t: &Option<Text>| t.as_ref().map(Spanned::span);
         wants(raw.size.is_some(), "size", &[0], span(&raw.size))?;
-        wants(raw.rate.is_some(), "rate", &[3, 4], span(&raw.rate))?;
+        wants(raw.rate.is_some(), "rate", &[3, 4, 5], span(&raw.rate))?;
         wants(raw.on.is_some(), "on", &[4], span(&raw.on))?;
         wants(raw.off.is_some(), "off", &[4], span(&raw.off))?;
         wants(raw.request.is_some(), "request", &[1], span(&raw.request))?;
         wants(raw.response.is_some(), "response", &[1], span(&raw.response))?;
         wants(raw.think.is_some(), "think", &[1, 2], span(&raw.think))?;
-        wants(raw.direction.is_some(), "direction", &[0, 3, 4], span(&raw.direction))?;
-        wants(raw.packet.is_some(), "packet", &[3, 4], raw.packet.as_ref().map(Spanned::span))?;
+        wants(raw.direction.is_some(), "direction", &[0, 3, 4, 5], span(&raw.direction))?;
+        wants(raw.packet.is_some(), "packet", &[3, 4, 5], raw.packet.as_ref().map(Spanned::span))?;
         let connections = raw.connections.as_ref();
         wants(connections.is_some(), "connections", &[2], connections.map(Spanned::span))?;
+        wants(raw.reliable.is_some(), "reliable", &[5], raw.reliable.as_ref().map(Spanned::span))?;
+        wants(raw.controller.is_some(), "controller", &[5], span(&raw.controller))?;
+        wants(raw.silent_from.is_some(), "silent-from", &[5], span(&raw.silent_from))?;
+        wants(raw.silent_until.is_some(), "silent-until", &[5], span(&raw.silent_until))?;
         Ok(match kind {
+            5 => App::Dtp(self.dtp(raw, packet, up)?),
             0 => App::Bulk { size: maybe(&raw.size, size)?, up },
             1 => App::Request {
                 request: or(&raw.request, size, 200)?,
@@ -423,6 +440,24 @@ impl Reader<'_> {
                 on: or(&raw.on, time, SECOND)?,
                 off: or(&raw.off, time, SECOND)?,
             },
+        })
+    }
+
+    fn dtp(&self, raw: &RawFlow, packet: u32, up: bool) -> Checked<Dtp> {
+        let names = Tuning::ALL.map(|t| (t.name, t.name));
+        let controller = raw.controller.as_ref().map_or(Ok(names[0].0), |t| choice(t, "controller", &names))?;
+        let from = maybe(&raw.silent_from, time)?;
+        let until = maybe(&raw.silent_until, time)?;
+        if let (None, Some(text)) = (from, &raw.silent_until) {
+            return Err(Problem::at(text.span(), "\"silent-until\" needs \"silent-from\""));
+        }
+        Ok(Dtp {
+            packet,
+            up,
+            rate: maybe(&raw.rate, rate)?,
+            reliable: raw.reliable.as_ref().is_some_and(|r| *r.get_ref()),
+            controller: controller.to_string(),
+            silent: from.map(|from| (from, until.unwrap_or(u64::MAX))),
         })
     }
 

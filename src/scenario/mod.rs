@@ -65,7 +65,7 @@ pub struct Node {
     pub steps: Vec<Step>,
 }
 
-/// A change of a node's lines.
+/// A change of a node's lines or delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When, ns.
@@ -74,6 +74,10 @@ pub struct Step {
     pub down_line: Option<u64>,
     /// New rate toward the servers, bits per second.
     pub up_line: Option<u64>,
+    /// New time of flight toward the clients, ns.
+    pub down_delay: Option<u64>,
+    /// New time of flight toward the servers, ns.
+    pub up_delay: Option<u64>,
 }
 
 /// Which end of the row a host is at.
@@ -146,6 +150,26 @@ pub enum App {
         /// Mean time off, ns.
         off: u64,
     },
+    /// Data-transfer frames of a layer whose paths listen to multi-bit ECN. All flows between the same
+    /// two hosts, in the same direction and with the same `dscp` share one controller.
+    Dtp(Dtp),
+}
+
+/// A flow of data-transfer frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dtp {
+    /// Bytes of payload per frame.
+    pub packet: u32,
+    /// Toward the clients, or toward the servers.
+    pub up: bool,
+    /// Bits of payload per second; `None` for as much as the path allows.
+    pub rate: Option<u64>,
+    /// With acknowledgements and retransmission.
+    pub reliable: bool,
+    /// Name of the controller's parameters.
+    pub controller: String,
+    /// The destination answers nothing from the first moment to the second, ns.
+    pub silent: Option<(u64, u64)>,
 }
 
 /// A flow, or several alike.

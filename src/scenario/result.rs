@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 
 use super::Scenario;
+use crate::dtp::Regime;
+use crate::mark::mb_ecn::code;
 use crate::qdisc::Reason;
 use crate::stats::StageStats;
 use crate::time::Instant;
@@ -140,6 +142,53 @@ pub struct PortResult {
     pub stages: Vec<StageStats>,
 }
 
+/// A point of a path's series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathPoint {
+    /// ns after the beginning.
+    pub at: u64,
+    /// Paced rate, bytes of frame per second.
+    pub rate: f64,
+    /// The last report, in 1/32 code.
+    pub ece: u16,
+    /// The capacity that was reported, bytes per second; 0 if none was.
+    pub capacity: u64,
+    /// What the controller does.
+    pub regime: Regime,
+}
+
+/// What a path of a layer did: one controller and its flows.
+#[derive(Clone, Debug)]
+pub struct PathResult {
+    /// Source and destination.
+    pub name: String,
+    /// Its flows, as indices into those of the run.
+    pub flows: Vec<usize>,
+    /// The controller over time.
+    pub points: Vec<PathPoint>,
+    /// Frames of data that came with each depth code, steady part.
+    pub codes: [u64; 256],
+    /// … and with each capacity code.
+    pub capacities: [u64; 256],
+    /// Flow updates sent by the receiver.
+    pub updates: u64,
+}
+
+impl PathResult {
+    /// Mean depth that the frames told of, packets.
+    pub fn depth(&self) -> f64 {
+        let frames: u64 = self.codes.iter().sum();
+        let packets: f64 = (0u8..=255).zip(&self.codes).map(|(c, n)| code::value(c.into()) * *n as f64).sum();
+        packets / frames.max(1) as f64
+    }
+
+    /// The least and the largest of the codes that came.
+    pub fn range(codes: &[u64; 256]) -> Option<(u8, u8)> {
+        let seen = |i: &usize| codes[*i] > 0;
+        Some(((0..256).find(seen)? as u8, (0..256).rev().find(seen)? as u8))
+    }
+}
+
 /// What a run gives.
 pub struct Outcome {
     /// What was run.
@@ -156,10 +205,16 @@ pub struct Outcome {
     pub flows: Vec<FlowResult>,
     /// By port with a pipeline.
     pub ports: Vec<PortResult>,
+    /// By path of a layer.
+    pub paths: Vec<PathResult>,
     /// What the clock showed at the beginning.
     pub origin: Instant,
     /// Names of the conversations that verdicts refer to.
     pub conversations: Vec<String>,
+    /// The log of each node with `autorate`.
+    pub autorate: Vec<Vec<crate::autorate::Line>>,
+    /// Round trips of the machine itself, without any of this, ns; `None` where time is virtual.
+    pub noise: Option<Histogram<u64>>,
 }
 
 impl Outcome {
@@ -180,6 +235,11 @@ impl Outcome {
             all.add(&flow.rtt).expect("all histograms are alike");
         }
         all
+    }
+
+    /// Payload bits per second of each path, steady part.
+    pub fn by_path(&self) -> Vec<f64> {
+        self.paths.iter().map(|p| p.flows.iter().map(|f| self.flows[*f].goodput).sum()).collect()
     }
 
     /// The names of the groups, in their order.

@@ -39,6 +39,8 @@ pub(super) enum App {
     Web { web: usize, exchange: Exchange },
     /// Datagrams, `gap` ns apart, in bursts if `phases` has mean times on and off.
     Datagrams { up: bool, packet: u32, gap: u64, ds: u8, phases: Option<(u64, u64)>, until: Instant, running: bool },
+    /// A flow over a path of a layer.
+    Dtp { route: usize, flow: usize, up: bool },
     /// Echo requests.
     Ping { interval: u64, size: u32, ds: u8, sequence: u16 },
 }
@@ -66,7 +68,7 @@ impl App {
     /// Whether it is the server's end that sends the bulk of the bytes.
     pub(super) fn server_sends(&self) -> bool {
         match self {
-            App::Bulk { up, .. } | App::Datagrams { up, .. } => !up,
+            App::Bulk { up, .. } | App::Datagrams { up, .. } | App::Dtp { up, .. } => !up,
             App::Request { .. } | App::Web { .. } => true,
             App::Ping { .. } => false,
         }
@@ -123,6 +125,10 @@ impl Simulation {
                 self.datagrams(c);
             }
             (App::Datagrams { .. }, _) => self.datagrams(c),
+            (App::Dtp { route, flow, .. }, _) => {
+                let (route, flow) = (*route, *flow);
+                self.dtp_turn(route, flow, what);
+            }
             (App::Ping { interval, size, ds, sequence }, _) => {
                 let (interval, size, ds, n) = (*interval, *size, *ds, *sequence);
                 *sequence = n.wrapping_add(1);

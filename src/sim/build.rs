@@ -11,7 +11,7 @@ use super::tcp::{Config, Endpoint};
 use super::{Connection, Conversation, Event, ORIGIN, Simulation, swapped};
 use crate::pipeline::Link;
 use crate::rng::Random;
-use crate::scenario::{self, Flow, Scenario, Side, SlowStart, Tcp, Timer};
+use crate::scenario::{self, Dtp, Flow, Scenario, Side, SlowStart, Tcp, Timer};
 use crate::time::{MILLISECOND, SECOND};
 use crate::wire::protocol;
 
@@ -45,20 +45,27 @@ pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, S
         conversations: Vec::new(),
         records: Vec::new(),
         webs: Vec::new(),
+        routes: Vec::new(),
         open: 0,
         sized: 0,
+        pilots: Vec::new(),
         scenario: scenario.clone(),
     };
     simulation.events.at(ORIGIN + scenario.steady_from, Event::Steady);
     simulation.events.at(ORIGIN + scenario.interval, Event::Sample);
     for (i, node) in scenario.nodes.iter().enumerate() {
         for step in &node.steps {
+            let delays = [(2 * i, step.down_delay), (2 * i + 1, step.up_delay)];
+            for (port, ns) in delays.into_iter().filter_map(|(p, ns)| Some((p, ns?))) {
+                simulation.events.at(ORIGIN + step.at, Event::Delay(port as u32, ns));
+            }
             let lines = [(2 * i, step.down_line), (2 * i + 1, step.up_line)];
             for (port, bps) in lines.into_iter().filter_map(|(p, bps)| Some((p, bps?))) {
                 simulation.events.at(ORIGIN + step.at, Event::Line(port as u32, bps));
             }
         }
     }
+    simulation.take_pilots(link);
     for flow in &scenario.flows {
         for i in 0..flow.count {
             add_flow(&mut simulation, flow, i, &entries, &mut random)?;
@@ -148,6 +155,7 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
             SlowStart::HyStart => control::SlowStart::HyStart,
             SlowStart::HyStartPlusPlus => control::SlowStart::HyStartPlusPlus,
         },
+        mss: if kind == Kind::Fixed { control::SMALL_MSS } else { default.mss },
         ecn: tcp.ecn,
         estimator: match tcp.timer {
             Timer::Rfc6298 => Estimator::Rfc6298 { floor: SECOND / 5 },
@@ -159,7 +167,6 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
         dscp,
         retries: tcp.retries.unwrap_or(default.retries),
         patience: tcp.patience,
-        ..default
     })
 }
 
@@ -169,9 +176,19 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
     let jitter = random.u64() % START_JITTER;
     let start = ORIGIN + flow.start + flow.every * u64::from(i) + jitter;
     let udp = matches!(flow.app, scenario::App::Constant { .. } | scenario::App::OnOff { .. });
-    let kind = if udp { "udp".to_string() } else { flow.tcp.sender.clone() };
-    let app = application(flow);
+    let dtp = if let scenario::App::Dtp(dtp) = &flow.app { Some(dtp) } else { None };
+    let kind = match (dtp, udp) {
+        (Some(_), _) => "dtp".to_string(),
+        (_, true) => "udp".to_string(),
+        _ => flow.tcp.sender.clone(),
+    };
+    let mut app = application(flow);
     s.records.push(Record::new(name, flow.group.clone(), kind, !app.server_sends(), start));
+    if let Some(dtp) = dtp {
+        let hosts = [flow.client, server];
+        let (route, number) = super::dtp::add(s, flow, dtp, hosts, hosts.map(|h| entries[h]), random.u64() as u32)?;
+        app = super::dtp::app(route, number, dtp.up);
+    }
     let connections = if let scenario::App::Web { connections, .. } = flow.app { connections } else { 1 };
     if let scenario::App::Web { think, .. } = flow.app {
         s.webs.push(Web::new(think));
@@ -188,7 +205,9 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
             *web = s.webs.len() - 1;
             s.webs[*web].connections.push(c);
         }
-        let (tcp, plain) = if udp {
+        let (tcp, plain) = if dtp.is_some() {
+            (None, None)
+        } else if udp {
             let template = |e| Template::new(e, protocol::UDP);
             (None, Some([template(ends), template(swapped(ends))]))
         } else {
@@ -225,6 +244,7 @@ fn application(flow: &Flow) -> App {
         scenario::App::Bulk { size, up } => App::Bulk { up, size, exchange },
         scenario::App::Request { request, response, think } => App::Request { request, response, think, exchange },
         scenario::App::Web { .. } => App::Web { web: 0, exchange },
+        scenario::App::Dtp(Dtp { up, .. }) => super::dtp::app(0, 0, up),
         scenario::App::Constant { rate, packet, up } => {
             App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: None, until, running: false }
         }

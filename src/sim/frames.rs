@@ -1,4 +1,4 @@
-//! Frames in virtual time: real headers, no payload bytes.
+//! Frames in virtual time: real headers, no payload bytes (but for those of layers, which are whole).
 //!
 //! A connection's headers are built once by `wire::build`; a segment is a copy with the fields that
 //! differ written in. Receivers read them back through the lenses of `wire`, so what a discipline
@@ -24,6 +24,8 @@ const ROOM: usize = 128;
 #[derive(Default)]
 pub struct Heads {
     bytes: Vec<[u8; ROOM]>,
+    /// Frames that are there with all their bytes, since a marker looks at their length.
+    whole: Vec<Vec<u8>>,
     tags: Vec<Tag>,
 }
 
@@ -53,7 +55,8 @@ impl Heads {
 
     fn of(&self, slot: Slot) -> &[u8] {
         let i = slot.index();
-        &self.bytes[i][..usize::from(self.tags[i].head)]
+        let head = usize::from(self.tags[i].head);
+        if head > ROOM { &self.whole[i] } else { &self.bytes[i][..head] }
     }
 }
 
@@ -64,7 +67,7 @@ impl Frames for Heads {
     fn bytes_mut(&mut self, slot: Slot, _: &Packet) -> &mut [u8] {
         let i = slot.index();
         let head = usize::from(self.tags[i].head);
-        &mut self.bytes[i][..head]
+        if head > ROOM { &mut self.whole[i] } else { &mut self.bytes[i][..head] }
     }
 }
 
@@ -79,7 +82,11 @@ pub struct Store {
 impl Store {
     /// Room for `capacity` frames in flight; it grows when that is not enough.
     pub fn new(capacity: usize) -> Self {
-        let heads = Heads { bytes: vec![[0; ROOM]; capacity], tags: vec![Tag::default(); capacity] };
+        let heads = Heads {
+            bytes: vec![[0; ROOM]; capacity],
+            whole: vec![Vec::new(); capacity],
+            tags: vec![Tag::default(); capacity],
+        };
         Store { pool: Pool::new(capacity), heads }
     }
 
@@ -90,7 +97,13 @@ impl Store {
             None => self.grow(),
         };
         let i = frame.slot().index();
-        self.heads.bytes[i][..head.len()].copy_from_slice(head);
+        match self.heads.bytes[i].get_mut(..head.len()) {
+            Some(room) => room.copy_from_slice(head),
+            None => {
+                self.heads.whole[i].clear();
+                self.heads.whole[i].extend_from_slice(head);
+            }
+        }
         self.heads.tags[i] = Tag { flow, head: head.len() as u16, up, sent: now };
         self.pool[&frame] = Packet { arrived: now, len, truesize: truesize(len), charged: len, ..Packet::default() };
         frame
@@ -100,6 +113,7 @@ impl Store {
         let more = self.pool.capacity().max(1024);
         self.pool.grow(more);
         self.heads.bytes.resize(self.pool.capacity(), [0; ROOM]);
+        self.heads.whole.resize(self.pool.capacity(), Vec::new());
         self.heads.tags.resize(self.pool.capacity(), Tag::default());
         self.pool.take().expect("the pool has just grown")
     }

@@ -8,7 +8,9 @@
 //! hosts, `gauge` and `record` measure.
 
 mod applications;
+mod autorate;
 mod build;
+mod dtp;
 pub mod events;
 pub mod frames;
 pub mod gauge;
@@ -53,6 +55,12 @@ pub enum Event {
     Steady,
     /// A node's lines change: port and new rate.
     Line(u32, u64),
+    /// A path of a layer wakes up, and why.
+    Route(u32, u32),
+    /// A node's time of flight changes: port and ns.
+    Delay(u32, u64),
+    /// An interval of a node's `autorate` ends.
+    Autorate(u32),
 }
 
 /// A TCP connection between two hosts.
@@ -86,9 +94,11 @@ pub struct Simulation {
     conversations: Vec<Conversation>,
     records: Vec<Record>,
     webs: Vec<applications::Web>,
+    routes: Vec<dtp::Route>,
     /// Flows with a size that are not complete.
     open: usize,
     sized: usize,
+    pilots: Vec<autorate::Steering>,
 }
 
 impl Simulation {
@@ -134,14 +144,19 @@ impl Simulation {
             Event::Timer(c, server) => self.timer(c as usize, server),
             Event::App(c, what) => self.app_turn(c as usize, what),
             Event::Line(p, bps) => self.network.set_line(p as usize, bps),
+            Event::Route(r, why) => self.route_wakes(r as usize, why),
+            Event::Delay(p, delay) => self.network.set_delay(p as usize, delay),
+            Event::Autorate(i) => self.steer(i as usize),
             Event::Steady => {
                 self.network.begin_steady();
+                self.routes.iter_mut().for_each(dtp::Route::begin_steady);
                 for i in 0..self.conversations.len() {
                     self.mark_steady(i);
                 }
             }
             Event::Sample => {
                 self.network.sample(now);
+                self.routes.iter_mut().for_each(|r| r.sample(now));
                 for i in 0..self.conversations.len() {
                     self.sample(i);
                 }
@@ -156,6 +171,10 @@ impl Simulation {
         let now = self.now;
         let tag = self.network.store.heads.tag(frame.slot());
         let c = tag.flow as usize;
+        if let App::Dtp { route, flow, .. } = self.conversations[c].app {
+            self.dtp_receive(route, flow, frame);
+            return;
+        }
         let len = self.network.store.pool[&frame].len;
         let bytes = self.network.store.bytes(&frame);
         if self.conversations[c].tcp.is_none() {
@@ -280,8 +299,11 @@ impl Simulation {
             frames: self.network.handled,
             origin: ORIGIN,
             conversations: self.conversations.iter().map(|c| self.records[c.record].name().to_string()).collect(),
+            noise: None,
             flows: self.records.into_iter().map(|r| r.result(now)).collect(),
             ports: self.network.into_gauges(now),
+            paths: self.routes.into_iter().map(dtp::Route::result).collect(),
+            autorate: self.pilots.into_iter().map(autorate::Steering::into_log).collect(),
             scenario: self.scenario,
         }
     }

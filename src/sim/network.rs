@@ -11,14 +11,17 @@ use super::Event;
 use super::events::Events;
 use super::frames::Store;
 use super::gauge::Gauge;
+use crate::autorate::{Look, Tap};
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Link, Pipeline};
 use crate::pool::Frame;
 use crate::qdisc::{Cx, Drops};
 use crate::rng::Random;
 use crate::scenario::result::PortResult;
+use crate::spec::Spec;
 use crate::time::{Instant, SECOND};
+use crate::units::Rate;
 
 /// Where a port's line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,7 @@ struct Port {
     random: Random,
     hashing: Hashing,
     gauge: Gauge,
+    tap: Option<Tap>,
 }
 
 /// All ports, and the frames in them.
@@ -74,15 +78,22 @@ impl Network {
         let ports = setups.into_iter().enumerate().map(|(i, setup)| {
             let mut random = Random::seeded(seed ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let hashing = Hashing::Keyed([random.u64(), random.u64()]);
+            let shown = setup.pipeline.is_some();
+            let mut pipeline =
+                setup.pipeline.unwrap_or_else(|| crate::spec::Spec::unlimited().build(Default::default()));
+            if let Some(bps) = setup.line_bps {
+                pipeline.set_drain(Some(Rate::from_bits_per_second(bps)));
+            }
             Port {
-                gauge: Gauge::new(setup.name, setup.pipeline.is_some()),
-                pipeline: setup.pipeline.unwrap_or_else(|| crate::spec::Spec::unlimited().build(Default::default())),
+                gauge: Gauge::new(setup.name, shown),
+                pipeline,
                 line_bps: setup.line_bps,
                 delay: setup.delay,
                 next: setup.next,
                 busy: false,
                 watchdog: Instant::NEVER,
                 flying: VecDeque::new(),
+                tap: None,
                 random,
                 hashing,
             }
@@ -109,6 +120,10 @@ impl Network {
         packet.marks = Default::default();
         headers.apply(packet);
         let port = &mut self.ports[p];
+        if let Some(tap) = &mut port.tap {
+            let packet = &self.store.pool[&frame];
+            tap.arrived(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
+        }
         let mut cx = Cx {
             pool: &mut self.store.pool,
             drops: &mut self.drops,
@@ -197,6 +212,9 @@ impl Network {
             use crate::qdisc::Frames;
             ecn::write_ds(self.store.heads.bytes_mut(slot, &packet), &packet);
         }
+        if let Some(tap) = &mut port.tap {
+            tap.left(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
+        }
         let mut lands = now + port.delay;
         if let Some(bps) = port.line_bps {
             let busy = (u128::from(packet.len) * 8 * u128::from(SECOND) / u128::from(bps)) as u64;
@@ -204,6 +222,8 @@ impl Network {
             lands = lands + busy;
             events.at(now + busy, Event::LineFree(p as u32));
         }
+        // Where the way became shorter, nothing overtakes what is on the longer one.
+        lands = lands.max(port.flying.back().map_or(lands, |(at, _)| *at));
         if lands == now {
             let next = port.next;
             self.arrive(now, next, frame, events);
@@ -228,6 +248,39 @@ impl Network {
     /// The line of port `p` has another rate from now on; a frame under way keeps its time.
     pub fn set_line(&mut self, p: usize, bps: u64) {
         self.ports[p].line_bps = Some(bps);
+        self.ports[p].pipeline.set_drain(Some(Rate::from_bits_per_second(bps)));
+    }
+
+    /// Lets taps note what passes through the ports `down` and `up`; they number flows by `seed`.
+    pub fn watch(&mut self, ports: [usize; 2], seed: u64) {
+        ports.into_iter().for_each(|p| self.ports[p].tap = Some(Tap::new(seed)));
+    }
+
+    /// What the tap of port `p` noted since the last time.
+    pub fn look(&mut self, p: usize, spec: &Spec) -> Look {
+        let port = &mut self.ports[p];
+        let (backlog, rate) = (port.pipeline.bytes(), port.pipeline.steered_rate(spec));
+        port.tap.as_mut().map_or_else(Look::default, |tap| Look::of(tap, Vec::new(), backlog, rate))
+    }
+
+    /// Gives the stage with `autorate` at port `p` another rate.
+    pub fn steer(&mut self, now: Instant, p: usize, spec: &Spec, link: Link, events: &mut Events<Event>) {
+        let port = &mut self.ports[p];
+        let mut cx = Cx {
+            pool: &mut self.store.pool,
+            drops: &mut self.drops,
+            random: &mut port.random,
+            hashing: &mut port.hashing,
+            frames: &mut self.store.heads,
+        };
+        port.pipeline.steer(spec, link, now, &mut cx);
+        self.bury(now, p);
+        self.serve(now, p, events);
+    }
+
+    /// Another time of flight behind port `p`; what flies keeps its time.
+    pub fn set_delay(&mut self, p: usize, delay: u64) {
+        self.ports[p].delay = delay;
     }
 
     /// Notes the depth of every queue.

@@ -1,7 +1,7 @@
 //! Words of `cake` (`spec/cake.md` §3, §4), and weir's own additions to them.
 
 use super::lex::Cursor;
-use super::{Grammar, SpecError, Word, sce, units};
+use super::{Grammar, Spec, SpecError, Stage, Word, autorate, sce, units};
 use crate::qdisc::cake::{AckFilter, CeThreshold, FlowMode, Framing, MinOccupancy, Params, QUEUES_ALLOWED, TinMode};
 use crate::units::Rate;
 
@@ -51,6 +51,8 @@ struct Line {
     overhead: i32,
     overhead_given: bool,
     raw: bool,
+    /// Where `autorate` stands.
+    autorate: Option<usize>,
 }
 
 impl Line {
@@ -87,6 +89,7 @@ impl Grammar for Params {
         word("bandwidth", "RATE", "bandwidth 50mbit", "rate of the shaper; default unlimited"),
         word("unlimited", "", "unlimited", "no shaper (default)"),
         word("autorate-ingress", "", "autorate-ingress", "follow the rate at which packets arrive"),
+        word("autorate", autorate::ARGS, "bandwidth 20mbit autorate 2mbit 50mbit", autorate::HELP),
         word("rtt", "TIME", "rtt 50ms", "interval, and a twentieth of it as target; default 100ms"),
         word("datacentre", "", "datacentre", "rtt 100us"),
         word("lan", "", "lan", "rtt 1ms"),
@@ -180,6 +183,15 @@ impl Grammar for Params {
             };
             self.line_word(word.name, &mut line, args, warnings)?;
         }
+        if let (Some(at), Some(range)) = (line.autorate, self.range) {
+            if self.autorate {
+                return Err(autorate::refuse(
+                    at,
+                    "\"autorate\" and \"autorate-ingress\" would both set the rate: the one from round trips, the other from what arrives; keep one",
+                ));
+            }
+            autorate::check(at, "bandwidth", self.rate, range)?;
+        }
         self.overhead = line.overhead as i16;
         self.compensated = line.overhead_given && !line.raw;
         if line.raw && line.overhead != 0 {
@@ -215,6 +227,7 @@ impl Grammar for Params {
         };
         put(self.rate != d.rate, format!("bandwidth {}", units::show_rate(self.rate)));
         put(self.autorate, "autorate-ingress".into());
+        self.range.into_iter().for_each(|r| put(true, autorate::show(r)));
         put(self.tins != d.tins, self.tins.word().into());
         put(self.flows != d.flows, self.flows.word().into());
         put(self.nat, "nat".into());
@@ -294,6 +307,7 @@ impl Params {
                 self.rate = if name == "unlimited" { Rate::default() } else { args.arg(bandwidth)? };
             }
             "autorate-ingress" => self.autorate = true,
+            "autorate" => (line.autorate, self.range) = (Some(args.at()), Some(autorate::read(args)?)),
             "rtt" => {
                 line.choose("rtt", name, warnings);
                 match args.arg(units::time_us)? {
@@ -397,6 +411,25 @@ impl Params {
             _ => return Err(args.unknown("cake", &Self::allowed())),
         }
         Ok(())
+    }
+}
+
+impl Spec {
+    /// The same with every `cake` in ingress mode: it stands behind the bottleneck, so what it drops has passed there.
+    #[must_use]
+    pub fn behind_the_bottleneck(mut self) -> Spec {
+        for stage in &mut self.stages {
+            match stage {
+                Stage::Cake(params) => params.ingress = true,
+                Stage::Marked { inner, .. } => {
+                    if let Stage::Cake(params) = &mut **inner {
+                        params.ingress = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self
     }
 }
 

@@ -94,6 +94,16 @@ impl<'a> Cursor<'a> {
         Some(value)
     }
 
+    /// Where a word stands among those not yet read.
+    pub fn find(&self, word: &str) -> Option<usize> {
+        self.words.iter().find(|w| w.text == word).map(|w| w.at)
+    }
+
+    /// Where the word just read stands.
+    pub fn at(&self) -> usize {
+        self.last.at
+    }
+
     /// An error about the word just read.
     pub fn refuse(&self, why: impl Into<String>) -> SpecError {
         SpecError::new(self.last.at, self.last.text.len(), why)

@@ -3,6 +3,7 @@
 use super::lex::{Cursor, Token};
 use super::{SpecError, Word, units};
 use crate::mark::mb_ecn::dtp::Layout;
+use crate::mark::mb_ecn::l4s::DEFAULT_SATURATION;
 use crate::mark::mb_ecn::{DEFAULT_MAX, Dtp, Flow, MarkAt, Params, Whose};
 
 /// The word that begins it.
@@ -40,6 +41,12 @@ pub(super) const WORDS: &[Word] = &[
         args: "own|total",
         sample: "l4s depth total",
         help: "depth of the flow's own queue times the flows that wait, or of all; default own",
+    },
+    Word {
+        name: "saturation",
+        args: "TIME",
+        sample: "l4s saturation 3ms",
+        help: "l4s: waiting time at which every packet is marked, though no less than eight packets; default 5ms",
     },
     Word {
         name: "max",
@@ -105,6 +112,13 @@ fn carrier(params: &mut Params, args: &mut Cursor<'_>) -> Result<(), SpecError> 
                     _ => Err("allowed: own, total".into()),
                 })?;
             }
+            "saturation" if carrier == "l4s" => {
+                params.saturation = args.arg(|w| match units::time_us(w)? {
+                    0 => Err("every packet would be marked at once".into()),
+                    us => Ok(us),
+                })?;
+            }
+            "saturation" => return Err(args.refuse(format!("\"saturation\" belongs to \"{WORD} l4s\""))),
             "max" => params.max = args.arg(units::integer(1..=255))? as u8,
             _ if carrier != "dtp" => {
                 return Err(args.refuse(format!("\"{}\" belongs to \"{WORD} dtp\"", word.text)));
@@ -167,7 +181,16 @@ pub(super) fn words(p: &Params) -> String {
         }
         carriers.push(out);
     }
-    carriers.extend([("l4s", p.l4s), ("hbh", p.hbh)].iter().filter(|c| c.1).map(|c| format!("{WORD} {}", c.0)));
+    if p.l4s {
+        let saturation = match p.saturation {
+            DEFAULT_SATURATION => String::new(),
+            us => format!(" saturation {us}us"),
+        };
+        carriers.push(format!("{WORD} l4s{saturation}"));
+    }
+    if p.hbh {
+        carriers.push(format!("{WORD} hbh"));
+    }
     let mut out = carriers.join(" ");
     // These are said once and hold for all carriers.
     if p.mark_at == MarkAt::Enqueue {

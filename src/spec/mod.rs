@@ -5,6 +5,7 @@
 //! silently but cannot mean is refused here with its position, the reason, what is allowed and the
 //! nearest keyword.
 
+mod autorate;
 mod cake;
 mod codel;
 mod dualpi2;
@@ -345,6 +346,9 @@ fn place(before: &[Stage], stage: &Stage, at: Token<'_>, warnings: &mut Vec<Stri
     }
     let previous = before.last().map(|s| (s.kind(), s.role()));
     let has_child = matches!(previous, Some((_, Role::Queue | Role::Puller)));
+    if stage.range().is_some() && before.iter().any(|s| s.range().is_some()) {
+        return refuse("\"autorate\" stands twice in this direction: two shapers would chase each other; keep the one at the bottleneck".into());
+    }
     match (previous, stage) {
         (Some((a, Role::Queue)), _) if stage.role() == Role::Queue => {
             let b = stage.kind();
@@ -380,6 +384,11 @@ impl Spec {
     pub fn unlimited() -> Spec {
         let limit = Some(u32::MAX);
         Spec { stages: vec![Stage::Fifo(qdisc::fifo::Params { kind: qdisc::fifo::Kind::Packets, limit })] }
+    }
+
+    /// The lowest rate among its stages, bits per second, if one has a rate.
+    pub fn bottleneck(&self) -> Option<u64> {
+        self.stages.iter().filter_map(Stage::rate).map(|r| r.bits_per_second()).min()
     }
 
     /// Whether `other` has the same kinds of stages in the same order, so that a running instance

@@ -1,12 +1,13 @@
 //! Words of `tbf` (`spec/codel.md` §5, decisions.md 3).
 
 use super::lex::{Cursor, Token};
-use super::{Grammar, SpecError, Word, units};
+use super::{Grammar, SpecError, Word, autorate, units};
 use crate::qdisc::tbf::{Limit, Params};
 use crate::units::{LinkLayer, Rate};
 
 /// Reads a `tbf` stage.
 pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<Params, SpecError> {
+    let at = args.find("autorate").unwrap_or(stage.at);
     let params = Params::new(Rate::default()).read("tbf", args, warnings)?;
     let refuse = |why: &str| Err(SpecError::new(stage.at, stage.text.len(), why));
     if params.rate.is_zero() {
@@ -19,6 +20,12 @@ pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<S
             return refuse("\"peakrate\" must be higher than \"rate\"");
         }
         _ => {}
+    }
+    if let Some(range) = params.range {
+        autorate::check(at, "rate", params.rate, range)?;
+        if params.peak_rate.is_some_and(|peak| range.max >= peak) {
+            return Err(autorate::refuse(at, "MAX must be lower than \"peakrate\""));
+        }
     }
     Ok(params)
 }
@@ -67,6 +74,7 @@ impl Grammar for Params {
             sample: "linklayer atm",
             help: "cells of 53 bytes for each 48 begun with atm",
         },
+        Word { name: "autorate", args: autorate::ARGS, sample: "autorate 1mbit 9mbit", help: autorate::HELP },
     ];
 
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
@@ -89,6 +97,7 @@ impl Grammar for Params {
             "linklayer" => {
                 self.link_layer = args.arg(link_layer)?;
             }
+            "autorate" => self.range = Some(autorate::read(args)?),
             _ => return Err(args.unknown("tbf", &Self::allowed())),
         }
         Ok(())
@@ -119,6 +128,7 @@ impl Grammar for Params {
         if self.link_layer == LinkLayer::Atm {
             out.push("linklayer atm".into());
         }
+        out.extend(self.range.map(autorate::show));
         out.join(" ")
     }
 }

@@ -29,6 +29,40 @@ pub(super) fn every_word_counts(stage: &str, words: &[Word]) {
     }
 }
 
+#[test]
+fn autorate_is_printed_back_and_refused_with_its_reason_where_it_cannot_be() {
+    for line in [
+        "cake bandwidth 20mbit autorate 2mbit 50mbit ingress",
+        "cake bandwidth 20mbit autorate 20mbit 20mbit",
+        "fq_codel | tbf rate 5mbit burst 5kb autorate 1mbit 9mbit",
+        "tbf rate 5mbit latency 50ms peakrate 10mbit mtu 2k autorate 1mbit 9mbit",
+        "pfifo mb-ecn l4s | tbf rate 5mbit autorate 1mbit 9mbit | netem delay 5ms",
+    ] {
+        reads_back(line);
+        assert!(spec(line).range().is_some(), "{line}");
+        let other = spec(line).at_rate(spec(line).range().expect("above").min);
+        assert_eq!(other.to_string().matches("autorate").count(), 1);
+        assert_ne!(other, spec(&line.replace("20mbit 20mbit", "19mbit 20mbit")), "another rate in force");
+    }
+    for (line, at, why) in [
+        ("cake bandwidth 20mbit autorate 50mbit 2mbit", 38, "MIN is above MAX; write \"autorate 2mbit 50mbit\""),
+        ("cake bandwidth 60mbit autorate 2mbit 50mbit", 22, "\"bandwidth 60mbit\" is not between 2mbit and 50mbit"),
+        ("cake bandwidth 1mbit autorate 2mbit 50mbit", 21, "\"bandwidth 1mbit\" is not between 2mbit and 50mbit"),
+        ("cake autorate 2mbit 50mbit", 5, "\"autorate\" needs a rate to start from: \"bandwidth RATE\""),
+        ("cake autorate 2mbit 50mbit unlimited", 5, "\"autorate\" needs a rate to start from"),
+        ("cake bandwidth 9mbit autorate 0 50mbit", 30, "a rate of 0"),
+        ("cake bandwidth 9mbit autorate 2mbit", 35, "\"autorate\" needs a value"),
+        ("cake bandwidth 9mbit autorate-ingress autorate 2mbit 50mbit", 38, "would both set the rate"),
+        ("pfifo | tbf rate 9mbit autorate 10mbit 20mbit", 23, "\"rate 9mbit\" is not between 10mbit and 20mbit"),
+        ("pfifo | tbf rate 9mbit peakrate 15mbit mtu 2k autorate 1mbit 20mbit", 46, "MAX must be lower than"),
+        ("cake bandwidth 9mbit autorate 1mbit 20mbit | tbf rate 9mbit autorate 1mbit 9mbit", 45, "stands twice"),
+    ] {
+        let e = parse(line).expect_err(line);
+        assert!(e.message.contains(why), "{line}: {e}");
+        assert_eq!(e.at, at, "{line}: {e}");
+    }
+}
+
 /// What is printed of stages at work, specification apart: from their state, not from their words.
 fn state(line: &str) -> String {
     use crate::stats::{own, rows::rows, tc_json, tc_text};
@@ -332,4 +366,13 @@ fn round_trip_times_make_a_controller_as_the_tool_computes_it() {
     assert_eq!(made("dualpi2 max_rtt 60ms typical_rtt 50ms"), (50_000, 20_000, 142, 1280));
     let warned = parse("dualpi2 target 5ms max_rtt 100ms").unwrap().warnings;
     assert_eq!(warned, ["dualpi2: max_rtt and typical_rtt replace target"]);
+}
+
+#[test]
+fn behind_the_bottleneck_cake_counts_what_it_drops_and_other_stages_stay_as_they_are() {
+    let behind = |line: &str| parse(line).expect(line).spec.behind_the_bottleneck();
+    let same = |line: &str| parse(line).expect(line).spec;
+    assert_eq!(behind("cake bandwidth 9mbit"), same("cake bandwidth 9mbit ingress"));
+    assert_eq!(behind("cake bandwidth 9mbit mb-ecn l4s"), same("cake bandwidth 9mbit ingress mb-ecn l4s"));
+    assert_eq!(behind("codel | tbf rate 9mbit burst 5k"), same("codel | tbf rate 9mbit burst 5k"));
 }

@@ -1,7 +1,8 @@
 //! What is counted, and what each counter means.
 //!
 //! All counters have 64 bits and only grow, except those called *now*. Names are those of the JSON;
-//! the text uses the same words. A direction's sums: `received = sent + dropped + backlog`, and in
+//! the text uses the same words. A direction's sums: `received = sent + dropped + backlog` (copies that netem made, its
+//! `duplicated`, come to the left side), and in
 //! the census `capacity = free + queued + receiving + sending`.
 //!
 //! | Group | Counter | Meaning |
@@ -35,6 +36,10 @@
 //! | | `tins` | as `decision`, by tin |
 //! | `stages` | `kind` and parameters | what is in force in each stage and not shown by tc |
 //! | | `limit_dropped` `allocation_errors` | netem: dropped at its limit, copies that found no frame |
+//! | `autorate` | `rate` `min` `max` | the shaper's rate *now* and its limits, bytes per second |
+//! | | `changes` | times it was changed |
+//! | | `base_ns` `rtt_ns` `near_rtt_ns` | lowest round trip beyond OUTSIDE, the last one, and the last beyond INSIDE; 0 if none was seen in the last interval |
+//! | | `why` `last` | why the rate is as it is, and the last decision in words |
 //! | `tins` | `sparse_packets` `sparse_bytes` `bulk_packets` `bulk_bytes` | cake: sent from sparse flows and from bulk flows |
 //! | | `aqm` `flood` `memory` `ack_filter` | dropped, by reason |
 //! | | `ecn` `ce_threshold` `ce_arrived` | CE made by COBALT, made for `ce_threshold` alone, and CE that arrived |

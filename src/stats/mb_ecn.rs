@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::format;
-use crate::mark::mb_ecn::{Stats, code, dtp::Untouched};
+use crate::mark::mb_ecn::{Carrier, Stats, code, dtp::Untouched};
 use crate::units::Rate;
 
 /// A depth code in words: `10 (5.7 packets)`.
@@ -38,6 +38,9 @@ pub(super) fn text(s: &Stats) -> String {
         t.suppressed,
         s.learned
     );
+    for (name, _, c) in carriers(s).into_iter().filter(|(_, on, _)| *on) {
+        out += &format!("  {name}: recognised {} marked {}\n", c.recognised, c.marked);
+    }
     let refused: Vec<_> = reasons(s).filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
     if !refused.is_empty() {
         out += &format!("  untouched: {}\n", refused.join(" "));
@@ -58,11 +61,22 @@ pub(super) fn figures(s: &Stats) -> Value {
         "unchanged": t.unchanged,
         "marked_ce": t.marked_ce,
         "suppressed": t.suppressed,
+        "carriers": Value::Object(carriers(s).into_iter().map(|(name, on, c)| {
+            (name.to_string(), json!({ "enabled": on, "recognised": c.recognised, "marked": c.marked }))
+        }).collect()),
         "untouched": untouched,
         "own_ecn": t.own_ecn,
         "max_own_ecn": t.max_own_ecn,
         "own_cap": s.own_cap,
     })
+}
+
+/// By carrier: its word, whether it is on, and what was done. That of `l4s` is a packet's ECN field:
+/// every one that became CE is a mark.
+fn carriers(s: &Stats) -> [(&'static str, bool, Carrier); 3] {
+    let [dtp, hbh] = s.tally.carriers;
+    let l4s = Carrier { recognised: s.tally.ect_1, marked: s.tally.marked_ce };
+    [("dtp", s.params.dtp.is_some(), dtp), ("l4s", s.params.l4s, l4s), ("hbh", s.params.hbh, hbh)]
 }
 
 fn reasons(s: &Stats) -> impl Iterator<Item = (&'static str, u64)> + '_ {

@@ -6,14 +6,17 @@ use serde_json::{Map, Value, json};
 use super::StageStats;
 use super::histogram::tag;
 use crate::qdisc::{Reason, cake, codel};
-use crate::units::{ByteTime, LinkLayer};
+use crate::units::{ByteTime, LinkLayer, RateRange};
 
 /// Weir's figures of a stage, with its kind first; `None` if tc shows all there is.
 pub fn figures(stats: &StageStats) -> Option<Map<String, Value>> {
     let mut out = Map::new();
     out.insert("kind".into(), stats.kind().into());
     match stats {
-        StageStats::Tbf(s) => put(&mut out, "mpu", s.time.mpu.into()),
+        StageStats::Tbf(s) => {
+            put(&mut out, "mpu", s.time.mpu.into());
+            range(&mut out, s.range);
+        }
         StageStats::Htb(s) => framing(&mut out, &s.rate.time),
         StageStats::FqCodel(s) if s.law.ce_threshold == codel::Ticks::DISABLED => {
             // tc shows these only where they have an effect.
@@ -62,6 +65,13 @@ fn put(out: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
+fn range(out: &mut Map<String, Value>, range: Option<RateRange>) {
+    if let Some(range) = range {
+        put(out, "autorate_min", range.min.bytes_per_second().into());
+        put(out, "autorate_max", range.max.bytes_per_second().into());
+    }
+}
+
 fn framing(out: &mut Map<String, Value>, time: &ByteTime) {
     put(out, "overhead", time.overhead.into());
     put(out, "mpu", time.mpu.into());
@@ -72,6 +82,7 @@ fn framing(out: &mut Map<String, Value>, time: &ByteTime) {
 
 fn cake(out: &mut Map<String, Value>, s: &cake::Stats) {
     let (p, default) = (&s.params, cake::Params::default());
+    range(out, p.range);
     if let Some(ce) = p.ce_threshold {
         out.insert("ce_threshold_us".into(), ce.us.into());
         if ce.mask != 0 {

@@ -41,6 +41,8 @@ pub struct Report {
     pub sojourns: Sojourns,
     /// How late the worker was, ns.
     pub late: Histogram<u64>,
+    /// What `autorate` does, as a line and as an object.
+    pub autorate: Option<(String, Value)>,
     /// Counters of the devices, by group: objects of numbers, or lists of such.
     pub devices: Vec<(&'static str, Value)>,
 }
@@ -58,6 +60,9 @@ impl Report {
         writeln!(out, " weir {} {}->{} {:.1}s: {}", self.direction, self.from, self.to, self.seconds, self.spec)?;
         let drops: Vec<_> = self.drops.happened().map(|(r, n, _)| format!(" {} {n}", r.name())).collect();
         self.stages.iter().for_each(|s| out.push_str(&own::lines(s)));
+        if let Some((line, _)) = &self.autorate {
+            writeln!(out, "  autorate {line}")?;
+        }
         writeln!(out, "  received {} bytes {} pkt, unparsed {}", c.received_bytes, c.received_packets, c.unparsed)?;
         writeln!(out, "  sent {} bytes {} pkt, refused {}", c.sent_bytes, c.sent_packets, c.refused)?;
         writeln!(out, "  dropped {} pkt:{}", self.drops.total(), or_none(&drops.concat()))?;
@@ -151,6 +156,9 @@ impl Report {
         let stages: Vec<_> = self.stages.iter().filter_map(own::figures).collect();
         if !stages.is_empty() {
             out["stages"] = json!(stages);
+        }
+        if let Some((_, object)) = &self.autorate {
+            out["autorate"] = object.clone();
         }
         for (name, counters) in &self.devices {
             out[*name] = counters.clone();

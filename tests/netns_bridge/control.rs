@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::rig::{Rig, Transfer, possible, wait_until, weir_program};
+use super::rig::Rig;
+use crate::live::{possible, wait_until, weir_program};
 
 /// Runs a command of weir; its exit code and what it prints.
 fn weir(words: &[&str]) -> (i32, String, String) {
@@ -28,7 +29,7 @@ fn an_instance_under_load_answers_changes_and_stops() {
     let rig = Rig::new();
     let spec = "\"codel | tbf rate 50mbit burst 20k\"";
     let bridge = rig.bridge(&format!("--name asked --down {spec} --up \"cake bandwidth 50mbit diffserv4\""));
-    let transfer = Transfer::start(&rig);
+    let transfer = rig.transfer();
     transfer.goes_on("through weir", 500_000);
 
     let (code, list, _) = weir(&["list", "-j"]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use socket2::Socket;
 
-use super::rig::{Ns, Rig, possible, wait_until};
+use super::rig::Rig;
+use crate::live::{Ns, possible, wait_until};
 
 /// A socket for whole frames at an interface.
 fn at(ns: &Ns, nic: &str) -> Socket {

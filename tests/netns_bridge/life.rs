@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::rig::{Rig, Transfer, possible, wait_until};
+use super::rig::Rig;
+use crate::live::{possible, wait_until};
 
 /// The number in the name of the rig's middle namespace.
 fn namespace_number(rig: &Rig) -> String {
@@ -54,7 +55,7 @@ fn a_transfer_survives_the_death_of_weir_and_is_shaped_again_by_the_next() {
     }
     let rig = Rig::new();
     let bridge = rig.bridge("--name killed --down \"pfifo limit 1000 | tbf rate 50mbit burst 20k\"");
-    let transfer = Transfer::start(&rig);
+    let transfer = rig.transfer();
     transfer.goes_on("through weir", 500_000);
     let program = rig.program_at("out");
     bridge.kill();
@@ -80,7 +81,7 @@ fn a_transfer_survives_a_frozen_weir_and_is_shaped_again_when_it_thaws() {
     }
     let rig = Rig::new();
     let bridge = rig.bridge("--name frozen --down \"pfifo limit 1000 | tbf rate 50mbit burst 20k\"");
-    let transfer = Transfer::start(&rig);
+    let transfer = rig.transfer();
     transfer.goes_on("through weir", 500_000);
     bridge.signal("STOP");
     transfer.goes_on("beside the frozen weir", 20_000_000);
@@ -208,7 +209,7 @@ fn what_waits_when_the_link_goes_is_dropped_as_stale_and_traffic_comes_back_with
     let rig = Rig::new();
     let bridge = rig.bridge("--name flap --poll sleep --down \"pfifo limit 1000 | tbf rate 1mbit burst 3k\"");
     wait_until("b answers", || rig.answers());
-    let transfer = Transfer::start(&rig);
+    let transfer = rig.transfer();
     transfer.goes_on("through weir", 50_000);
     rig.b.sh("ip link set b0 down");
     wait_until("the loss of the link is seen", || bridge.said().contains("ins is down"));

@@ -6,4 +6,6 @@
 mod control;
 mod frames;
 mod life;
+#[path = "../live/mod.rs"]
+mod live;
 mod rig;

@@ -10,10 +10,18 @@ const QUARTERS: [u64; 4] = [256, 304, 362, 431];
 /// Certainty.
 pub const ONE: u32 = 1 << 16;
 
+/// The waiting time at which every packet is marked, µs, if nothing else is said.
+pub const DEFAULT_SATURATION: u32 = 5000;
+
 /// The code from which every packet is marked: that of eight packets, or of 5 ms at `rate` in
 /// packets of 1514 bytes if that is more.
 pub fn saturation(rate: Rate) -> u8 {
-    let packets = u128::from(rate.bytes_per_second()) * 5 / (1000 * 1514);
+    saturation_at(rate, DEFAULT_SATURATION)
+}
+
+/// The same for another time, µs.
+pub fn saturation_at(rate: Rate, us: u32) -> u8 {
+    let packets = u128::from(rate.bytes_per_second()) * u128::from(us) / (1_000_000 * 1514);
     encode(u64::try_from(packets).unwrap_or(u64::MAX)).max(12)
 }
 

@@ -76,6 +76,8 @@ pub struct Params {
     pub mark_at: MarkAt,
     /// By whose depth.
     pub depth: Whose,
+    /// Waiting time at which every ECT(1) packet is marked, µs.
+    pub saturation: u32,
     /// Depth code at which a flow that does not listen loses its protection from the AQM.
     pub max: u8,
 }
@@ -88,7 +90,15 @@ const LONGEST: u64 = 500 * MILLISECOND;
 
 impl Default for Params {
     fn default() -> Self {
-        Params { dtp: None, l4s: false, hbh: false, mark_at: MarkAt::Dequeue, depth: Whose::Own, max: DEFAULT_MAX }
+        Params {
+            dtp: None,
+            l4s: false,
+            hbh: false,
+            mark_at: MarkAt::Dequeue,
+            depth: Whose::Own,
+            saturation: l4s::DEFAULT_SATURATION,
+            max: DEFAULT_MAX,
+        }
     }
 }
 
@@ -126,6 +136,15 @@ impl Depth {
     }
 }
 
+/// What a marker did to the frames of one carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carrier {
+    /// Frames that carry it and may be written to.
+    pub recognised: u64,
+    /// Of those, frames in which a byte was changed.
+    pub marked: u64,
+}
+
 /// What a marker counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -137,8 +156,12 @@ pub struct Tally {
     pub marked_cap: u64,
     /// Candidates that said as much already.
     pub unchanged: u64,
+    /// Packets that came with ECT(1) to where they might be marked.
+    pub ect_1: u64,
     /// ECT(1) that became CE.
     pub marked_ce: u64,
+    /// What was done to frames of each carrier that is a field: data-transfer frames, and the option.
+    pub carriers: [Carrier; 2],
     /// Frames left alone, by the test that failed, in the order of [`Untouched::ALL`].
     pub untouched: [u64; Untouched::ALL.len()],
     /// Drops of the AQM that were not carried out.
@@ -203,7 +226,7 @@ impl Marker {
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         let rate = rate.unwrap_or_default();
         self.own_cap = code::encode(rate.bytes_per_second());
-        self.saturation = l4s::saturation(rate);
+        self.saturation = l4s::saturation_at(rate, self.params.saturation);
     }
 
     /// Takes other parameters; what was learned stays.
@@ -230,6 +253,7 @@ impl Marker {
     fn recognise(&mut self, now: Instant, packet: &Packet, bytes: &[u8]) -> Signal {
         if self.params.hbh && packet.network == Network::V6 && option_at(packet, bytes).is_some() {
             self.tally.candidates += 1;
+            self.tally.carriers[1].recognised += 1;
             return Signal::OPTION;
         }
         let Some(dtp) = &self.params.dtp else { return Signal::NONE };
@@ -245,6 +269,7 @@ impl Marker {
                 self.tally.candidates += 1;
                 let known = dtp.trust_all || dtp.flows.iter().any(|f| is(f, &candidate.key));
                 if known || self.learner.looks_right(&candidate.key, candidate.is_flow, now) {
+                    self.tally.carriers[0].recognised += 1;
                     return Signal::DTP;
                 }
                 self.tally.untouched[Untouched::Unlearned as usize] += 1;
@@ -312,6 +337,7 @@ impl Marker {
             self.write(slot, &packet, own, frames);
         }
         if self.params.l4s && packet.has_ds() && packet.ecn() == super::ecn::ECT_1 {
+            self.tally.ect_1 += 1;
             let p = l4s::probability(own, self.saturation);
             let marked = match self.accumulators.get_mut(place) {
                 Some(sum) if depth.per_flow => sum.marks(p),
@@ -335,6 +361,7 @@ impl Marker {
         };
         let Some(ecn_at) = ecn_at else { return };
         let Changed { ecn, cap } = dtp::apply(bytes, ecn_at, own, self.own_cap);
+        self.tally.carriers[usize::from(packet.signal.carrier() == Signal::OPTION)].marked += u64::from(ecn || cap);
         self.tally.marked_ecn += u64::from(ecn);
         self.tally.marked_cap += u64::from(cap);
         self.tally.unchanged += u64::from(!ecn && !cap);

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod kick;
+pub(crate) mod notes;
 pub mod program;
 mod rings;
 mod socket;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, libbpf_sys};
 
+use super::notes;
 use super::umem::Mapping;
 use crate::time::Instant;
 
@@ -167,7 +168,7 @@ fn bpf(e: libbpf_rs::Error) -> io::Error {
             libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
         },
-        format!("{e:#}"),
+        format!("{e:#}{}", notes::take()),
     )
 }
 
@@ -178,6 +179,7 @@ impl Gate {
     /// # Errors
     /// If the kernel refuses the program.
     pub fn load(peer: u32, on_failure: OnFailure, stale: u64) -> io::Result<Gate> {
+        notes::keep();
         let mut open = ObjectBuilder::default().name("weir").map_err(bpf)?.open_memory(OBJECT).map_err(bpf)?;
         let config = Config { stale_ns: stale, on_failure: on_failure as u32, reserved: 0 };
         for mut map in open.maps_mut() {

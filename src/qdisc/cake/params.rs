@@ -2,7 +2,7 @@
 
 use crate::mark::sce;
 use crate::time::MICROSECOND;
-use crate::units::Rate;
+use crate::units::{Rate, RateRange};
 
 /// Queues per tin in the kernel.
 pub const QUEUES: u32 = 1024;
@@ -214,6 +214,8 @@ pub struct Params {
     pub rate: Rate,
     /// The kernel's `autorate-ingress` (`spec/cake.md` §18).
     pub autorate: bool,
+    /// weir's own `autorate`: between which rates the driver moves `rate` while it works.
+    pub range: Option<RateRange>,
     /// Width of the window of observation, µs.
     pub interval_us: u32,
     /// Acceptable standing sojourn, µs.
@@ -265,6 +267,7 @@ impl Default for Params {
         Params {
             rate: Rate::default(),
             autorate: false,
+            range: None,
             interval_us: 100_000,
             target_us: 5_000,
             tins: TinMode::default(),

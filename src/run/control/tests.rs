@@ -59,6 +59,7 @@ impl Instance for Bridge {
                 backlog: (0, 0),
                 census: Census::default(),
                 late: empty(),
+                autorate: None,
                 devices: vec![],
             }
         };

@@ -52,9 +52,14 @@ impl fmt::Display for Check {
 
 impl Check {
     /// A start is refused because of it. What only attaching can tell is left to attaching.
-    pub(super) fn refuses(&self) -> bool {
+    fn refuses(&self) -> bool {
         matches!(self.check, "ethernet" | "kind" | "member" | "up")
     }
+}
+
+/// The first reason why an interface cannot be the end of a wire.
+pub(in crate::run) fn refusal(nic: &NicFacts) -> Option<Check> {
+    nic_checks(nic).into_iter().find(|c| c.verdict == Verdict::Fail && c.refuses())
 }
 
 /// Collects the lines of one interface or of the machine.

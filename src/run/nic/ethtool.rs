@@ -82,13 +82,13 @@ pub(super) struct Feature {
 }
 
 /// The features an interface has, by the kernel's names, and where each is in the kernel's bit sets.
-pub(super) struct Features {
+pub(in crate::run) struct Features {
     names: Vec<String>,
     states: Vec<Feature>,
 }
 
 /// Reads all features.
-pub(super) fn features(interface: &str) -> io::Result<Features> {
+pub(in crate::run) fn features(interface: &str) -> io::Result<Features> {
     let mut info = Request::new(uapi::GSSET_INFO, 24);
     // A 64-bit mask of the string sets asked for, then one length for each.
     info.0[1] = 1 << uapi::SS_FEATURES;
@@ -120,8 +120,15 @@ impl Features {
         self.names.iter().position(|n| n == name).map(|i| self.states[i])
     }
 
+    /// Those that are on, or are wanted on, of those whose names are like this.
+    #[cfg(feature = "xdp")]
+    pub(in crate::run) fn on(&self, like: impl Fn(&str) -> bool) -> Vec<&str> {
+        let named = self.names.iter().zip(&self.states);
+        named.filter(|(n, s)| like(n) && s.changeable && (s.active || s.wanted)).map(|(n, _)| n.as_str()).collect()
+    }
+
     /// Asks for features to be switched; those that this kernel does not know are left out.
-    pub(super) fn set(&self, interface: &str, wanted: &[(&str, bool)]) -> io::Result<()> {
+    pub(in crate::run) fn set(&self, interface: &str, wanted: &[(&str, bool)]) -> io::Result<()> {
         let blocks = self.names.len().div_ceil(32);
         let mut request = Request::new(uapi::SFEATURES, 8 + blocks * 8);
         request.set(4, blocks as u32);

@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
-use super::{Error, IfName, NicFacts, Verdict, ethtool, netlink, nic_checks, wait_for_carrier, when};
+use super::checks::refusal;
+use super::{Error, IfName, NicFacts, ethtool, netlink, wait_for_carrier, when};
 
 /// What is switched off, and what would go wrong with it on.
 pub(super) const SWITCHED_OFF: [(&str, &str); 8] = [
@@ -87,7 +88,7 @@ impl NicGuard {
     /// living weir has it, or the kernel refuses a change.
     pub fn prepare(name: &IfName, directory: &Path) -> Result<Self, Error> {
         let facts = NicFacts::inspect(name)?;
-        if let Some(refusal) = nic_checks(&facts).into_iter().find(|c| c.verdict == Verdict::Fail && c.refuses()) {
+        if let Some(refusal) = refusal(&facts) {
             return Err(Error(refusal.to_string()));
         }
         let file = file_of(&facts, directory)?;
@@ -139,6 +140,27 @@ impl NicGuard {
     /// What could not be switched off, and what that means: for people, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Whether a killed weir has left settings of this NIC to be put back.
+    pub fn is_left_over(facts: &NicFacts, directory: &Path) -> bool {
+        let kept = file_of(facts, directory).ok().and_then(|file| read_kept(&file));
+        kept.is_some_and(|kept| kept.is_of(facts) && !kept.owner.is_alive())
+    }
+
+    /// Removes what dead owners have left of interfaces of this namespace that are gone.
+    ///
+    /// # Errors
+    /// The namespace cannot be told.
+    pub fn sweep(directory: &Path) -> Result<(), Error> {
+        let here = format!(".{}.nic.json", namespace()?);
+        for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let gone = |kept: Kept| !kept.owner.is_alive() && netlink::link(kept.index).is_err();
+            if path.to_string_lossy().ends_with(&here) && read_kept(&path).is_some_and(gone) {
+                fs::remove_file(&path).ok();
+            }
+        }
+        Ok(())
     }
 
     /// Gives the NIC back as it was; as dropping the guard, but says what went wrong.
@@ -245,9 +267,27 @@ fn command(interface: &str, features: &[(&str, bool)]) -> String {
 
 /// One file for each interface of each namespace: names and indices are unique only within one.
 fn file_of(facts: &NicFacts, directory: &Path) -> Result<PathBuf, Error> {
+    Ok(directory.join(format!("{}.{}.{}.nic.json", facts.name, facts.index, namespace()?)))
+}
+
+/// The number of this network namespace.
+fn namespace() -> Result<String, Error> {
     let namespace = fs::read_link("/proc/thread-self/ns/net").map_err(when("cannot tell the network namespace"))?;
-    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    Ok(directory.join(format!("{}.{}.{digits}.nic.json", facts.name, facts.index)))
+    Ok(namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect())
+}
+
+/// Removes what killed processes have kept of interfaces that went with them: files in `directory` of interfaces for which
+/// `gone` is true. Gives the number of files.
+pub fn forget(directory: &Path, gone: impl Fn(&str) -> bool) -> usize {
+    let mut forgotten = 0;
+    for file in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if !file.to_string_lossy().ends_with(".nic.json") {
+            continue;
+        }
+        let dead = read_kept(&file).is_some_and(|kept| gone(&kept.interface) && !kept.owner.is_alive());
+        forgotten += usize::from(dead && fs::remove_file(&file).is_ok());
+    }
+    forgotten
 }
 
 fn read_kept(file: &Path) -> Option<Kept> {

@@ -5,9 +5,9 @@
 //! mounted in, which may be another. A name is resolved once; from then on the index counts.
 
 mod checks;
-mod ethtool;
+pub(super) mod ethtool;
 mod guard;
-mod netlink;
+pub(super) mod netlink;
 #[cfg(feature = "xdp")]
 mod probe;
 
@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+#[cfg(feature = "xdp")]
+pub(super) use checks::refusal;
 pub use checks::{Check, Verdict, machine_checks, nic_checks};
-pub use guard::NicGuard;
+pub use guard::{NicGuard, forget};
 
 /// What went wrong, in words for people: names the interface and ends with what to type.
 #[derive(Debug)]

@@ -22,41 +22,41 @@ use super::{XdpMode, XdpSupport};
 
 /// An interface as one message describes it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Link {
-    pub(super) index: u32,
-    pub(super) name: String,
-    pub(super) alt_names: Vec<String>,
-    pub(super) kind: Option<String>,
-    pub(super) ethernet: bool,
-    pub(super) loopback: bool,
-    pub(super) up: bool,
-    pub(super) carrier: bool,
-    pub(super) carrier_changes: u32,
-    pub(super) mtu: u32,
-    pub(super) address: Vec<u8>,
-    pub(super) master: Option<u32>,
-    pub(super) rx_queues: u32,
-    pub(super) tx_queues: u32,
-    pub(super) promiscuity: u32,
-    pub(super) xdp: Option<(XdpMode, u32)>,
-    pub(super) peer: Option<Peer>,
+pub(in crate::run) struct Link {
+    pub(in crate::run) index: u32,
+    pub(in crate::run) name: String,
+    pub(in crate::run) alt_names: Vec<String>,
+    pub(in crate::run) kind: Option<String>,
+    pub(in crate::run) ethernet: bool,
+    pub(in crate::run) loopback: bool,
+    pub(in crate::run) up: bool,
+    pub(in crate::run) carrier: bool,
+    pub(in crate::run) carrier_changes: u32,
+    pub(in crate::run) mtu: u32,
+    pub(in crate::run) address: Vec<u8>,
+    pub(in crate::run) master: Option<u32>,
+    pub(in crate::run) rx_queues: u32,
+    pub(in crate::run) tx_queues: u32,
+    pub(in crate::run) promiscuity: u32,
+    pub(in crate::run) xdp: Option<(XdpMode, u32)>,
+    pub(in crate::run) peer: Option<Peer>,
 }
 
 /// The interface this one is tied to (`eth0@if7`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub(super) index: u32,
+pub(in crate::run) struct Peer {
+    pub(in crate::run) index: u32,
     /// In another namespace.
-    pub(super) elsewhere: bool,
+    pub(in crate::run) elsewhere: bool,
 }
 
 /// All interfaces of this namespace.
-pub(super) fn links() -> io::Result<Vec<Link>> {
+pub(in crate::run) fn links() -> io::Result<Vec<Link>> {
     links_by(LinkMessage::default(), NLM_F_DUMP)
 }
 
 /// The interface with this index.
-pub(super) fn link(index: u32) -> io::Result<Link> {
+pub(in crate::run) fn link(index: u32) -> io::Result<Link> {
     let mut which = LinkMessage::default();
     which.header.index = index;
     links_by(which, 0)?.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -136,7 +136,7 @@ fn read_xdp(attributes: &[LinkXdp]) -> Option<(XdpMode, u32)> {
 
 /// The IP addresses of an interface.
 pub(super) fn addresses(index: u32) -> io::Result<Vec<String>> {
-    let answers = ask_route(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP)?;
+    let answers = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let mut addresses = Vec::new();
     for answer in answers {
         let RouteNetlinkMessage::NewAddress(message) = answer else { continue };
@@ -158,23 +158,24 @@ pub(super) fn is_wireless(link: &Link) -> bool {
     same && link.kind.is_none() && fs::exists(path("phy80211")).unwrap_or(false)
 }
 
-/// Makes a veth pair and gives the indices of both ends.
+/// Makes a veth pair; each end has a name, and beside it what else is wanted of it.
 #[cfg(feature = "xdp")]
-pub(super) fn add_veth_pair(one: &str, other: &str) -> io::Result<[u32; 2]> {
-    let named = |name: &str| {
+pub(in crate::run) fn add_veth_pair(ends: [(&str, Vec<LinkAttribute>); 2]) -> io::Result<[u32; 2]> {
+    let names = ends.each_ref().map(|(name, _)| name.to_string());
+    let [mut one, other] = ends.map(|(name, mut attributes)| {
         let mut message = LinkMessage::default();
-        message.attributes.push(LinkAttribute::IfName(name.into()));
+        attributes.push(LinkAttribute::IfName(name.into()));
+        message.attributes = attributes;
         message
-    };
-    let mut pair = named(one);
-    pair.attributes.push(LinkAttribute::LinkInfo(vec![
+    });
+    one.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(named(other)))),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
     ]));
-    ask_route(RouteNetlinkMessage::NewLink(pair), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)?;
+    change(RouteNetlinkMessage::NewLink(one), NLM_F_CREATE | NLM_F_EXCL)?;
     let links = links()?;
     let index = |name: &str| links.iter().find(|l| l.name == name).map(|l| l.index).ok_or(io::ErrorKind::NotFound);
-    Ok([index(one)?, index(other)?])
+    Ok([index(&names[0])?, index(&names[1])?])
 }
 
 /// Sets an interface's MTU.
@@ -183,7 +184,36 @@ pub(super) fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message.attributes.push(LinkAttribute::Mtu(mtu));
-    ask_route(RouteNetlinkMessage::SetLink(message), NLM_F_ACK).map(drop)
+    change(RouteNetlinkMessage::SetLink(message), 0)
+}
+
+/// Sets an interface up.
+#[cfg(feature = "xdp")]
+pub(in crate::run) fn set_up(index: u32) -> io::Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    change(RouteNetlinkMessage::SetLink(message), 0)
+}
+
+/// Removes an interface; of a veth, both ends.
+#[cfg(feature = "xdp")]
+pub(in crate::run) fn delete_link(index: u32) -> io::Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    change(RouteNetlinkMessage::DelLink(message), 0)
+}
+
+/// Asks the kernel to change something, and waits for its word.
+#[cfg(feature = "xdp")]
+pub(in crate::run) fn change(what: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    ask_route(what, flags | NLM_F_ACK).map(drop)
+}
+
+/// All there is of something.
+pub(in crate::run) fn dump(what: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    ask_route(what, NLM_F_DUMP)
 }
 
 fn ask_route(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {

@@ -20,7 +20,7 @@ pub(super) fn largest_native_mtu_of_veth() -> Option<u32> {
 
 fn try_on_a_pair() -> io::Result<Option<u32>> {
     crate::sys::enter_new_network_namespace()?;
-    let [here, peer] = netlink::add_veth_pair("probe0", "probe1")?;
+    let [here, peer] = netlink::add_veth_pair([("probe0", vec![]), ("probe1", vec![])])?;
     let gate = Gate::load(peer, OnFailure::Drop, STALE)?;
     let works = |mtu: u32| {
         netlink::set_mtu(peer, mtu)?;

@@ -196,6 +196,9 @@ impl Endpoint {
         let rtt = self.on_acknowledgement(now, said);
         if said.len > 0 {
             self.on_data(now, said);
+        } else {
+            let edge = self.peer_initial.wrapping_add(1).wrapping_add(self.rx.next as u32);
+            self.rx.bare(said.seq == edge, said.stamp.0);
         }
         rtt
     }

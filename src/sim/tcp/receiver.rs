@@ -159,6 +159,14 @@ impl Receiver {
         }
     }
 
+    /// An acknowledgement without data has come, at the edge of what has: its stamp is the newest there
+    /// unless an acknowledgement is owed (RFC 7323 §4.3).
+    pub fn bare(&mut self, at_edge: bool, stamp: u32) {
+        if at_edge && self.acked == self.next {
+            self.stamp = stamp;
+        }
+    }
+
     /// Notes the bytes; gives whether the sender must know at once: a gap, a gap closed, or bytes that
     /// came twice (RFC 5681 §4.2).
     fn place(&mut self, from: u64, to: u64, stamp: u32) -> bool {

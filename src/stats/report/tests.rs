@@ -34,6 +34,7 @@ fn report() -> Report {
         census: Census { capacity: 4096, free: 2000, queued: 4, receiving: 2048, sending: 44 },
         sojourns,
         late: empty(),
+        autorate: None,
         devices: vec![
             ("gate", json!({ "redirected": 1007, "bypassed": 0 })),
             ("kernel", json!({ "rx_ring_full": 0 })),

@@ -2,7 +2,7 @@
 //! (draft-cardwell-iccrg-bbr-congestion-control-02; the response to marks as presented with it at
 //! IETF 104: DCTCP's average of the fraction marked, a third of it taken off the short-term bound).
 
-use super::bbr::{FULL_ROUNDS, GROWTH, HEADERS, HIGH_GAIN, MARGIN, QUANTA, SMALLEST};
+use super::bbr::{FULL_ROUNDS, GROWTH, HEADERS, HIGH_GAIN, MARGIN, SMALLEST};
 use super::{Ack, Cause, Control, INITIAL_WINDOW, State, Window};
 use crate::rng::Random;
 use crate::sim::tcp::receiver::Echo;
@@ -28,6 +28,15 @@ const MARK_MAX_RTT: u64 = 5 * MILLISECOND;
 const PROBE_WAIT: (u64, u64) = (2 * SECOND, 3 * SECOND);
 /// … or so many rounds, if Reno would have found its share by then.
 const PROBE_ROUNDS: u64 = 63;
+/// Share of what was meant to be in flight that stays allowed where marks and not losses were too
+/// many: queues that mark are short (RFC 8511).
+const MARK_BETA: f64 = 0.85;
+/// What is sent at once: so much time's worth, s.
+const QUANTUM_TIME: f64 = 0.001;
+/// … but no less and no more than so many packets: two, and 64 kB.
+const QUANTUM: (f64, f64) = (2.0, 43.0);
+/// Packets beyond the model while probing, so that small windows can probe at all (§4.2.1).
+const UP_ROOM: f64 = 2.0;
 /// How long a minimum is believed before it is looked for, ns.
 const PROBE_RTT_AFTER: u64 = 5 * SECOND;
 /// Time of looking, ns.
@@ -44,6 +53,17 @@ enum Mode {
     Refill,
     Up,
     ProbeRtt,
+}
+
+/// What was sent in the probe is heard of a round later (§4.3.3.6's `ack_phase`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Samples {
+    /// Of no probe.
+    Other,
+    /// Of a probe under way.
+    Probing,
+    /// Of a probe that is over, still coming in.
+    Probed,
 }
 
 pub(super) struct Bbr2 {
@@ -77,6 +97,8 @@ pub(super) struct Bbr2 {
     probed: Instant,
     up_step: f64,
     up_credit: f64,
+    /// Whose acknowledgements these are.
+    samples: Samples,
     probe_rtt_done: Option<Instant>,
     prior_cwnd: u32,
     random: Random,
@@ -114,6 +136,7 @@ impl Bbr2 {
             probed: Instant::ZERO,
             up_step: 1.0,
             up_credit: 0.0,
+            samples: Samples::Other,
             probe_rtt_done: None,
             prior_cwnd: 0,
             random: Random::seeded(seed),
@@ -157,18 +180,22 @@ impl Bbr2 {
         self.min_rtt <= MARK_MAX_RTT
     }
 
+    fn lost_much(&self, ack: &Ack) -> bool {
+        let s = &ack.sample;
+        s.lost > 0 && s.lost as f64 > LOSS_THRESHOLD * f64::from(s.before.in_flight)
+    }
+
     /// Whether the packet just acknowledged shows that too much was in flight when it was sent.
     fn too_much(&self, ack: &Ack) -> bool {
         let s = &ack.sample;
-        let lost = s.lost > 0 && s.lost as f64 > LOSS_THRESHOLD * f64::from(s.before.in_flight);
         let marked = self.heeds_marks()
             && s.delivered_ce > 0
             && s.delivered > 0
             && s.delivered_ce as f64 >= MARK_THRESHOLD * s.delivered as f64;
-        lost || marked
+        marked || self.lost_much(ack)
     }
 
-    fn learn(&mut self, ack: &Ack) -> bool {
+    fn learn(&mut self, window: &Window, ack: &Ack) -> bool {
         let new_round = ack.sample.interval > 0 && ack.sample.before.delivered >= self.round_end;
         self.delivered += u64::from(ack.delivered);
         self.marked += u64::from(ack.marked);
@@ -184,13 +211,13 @@ impl Bbr2 {
             self.round += 1;
             self.rounds_cruised += 1;
             self.round_end = ack.total_delivered;
-            self.end_round(ack);
+            self.end_round(window, ack);
         }
         new_round
     }
 
     /// A round is over: alpha, the short-term bounds, and whether startup has filled the pipe.
-    fn end_round(&mut self, ack: &Ack) {
+    fn end_round(&mut self, window: &Window, ack: &Ack) {
         let fraction = if self.delivered > 0 { self.marked as f64 / self.delivered as f64 } else { 0.0 };
         if self.heeds_marks() {
             self.alpha += MARK_GAIN * (fraction.min(1.0) - self.alpha);
@@ -200,23 +227,23 @@ impl Bbr2 {
             self.check_full_pipe(ack, fraction);
         } else if !matches!(self.mode, Mode::Refill | Mode::Up | Mode::Startup) {
             if marked {
-                self.bound_inflight(ack, 1.0 - self.alpha * MARK_FACTOR, 0.0);
+                self.bound_below(window, 1.0 - self.alpha * MARK_FACTOR, 0.0);
             }
             if self.lost > 0 {
                 if self.bandwidth_low.is_infinite() {
                     self.bandwidth_low = self.max_bandwidth();
                 }
                 self.bandwidth_low = self.latest_bandwidth.max(BETA * self.bandwidth_low);
-                self.bound_inflight(ack, BETA, self.latest_inflight);
+                self.bound_below(window, BETA, self.latest_inflight);
             }
         }
         (self.delivered, self.marked, self.lost) = (0, 0, 0);
         (self.latest_bandwidth, self.latest_inflight) = (0.0, 0.0);
     }
 
-    fn bound_inflight(&mut self, ack: &Ack, factor: f64, floor: f64) {
+    fn bound_below(&mut self, window: &Window, factor: f64, floor: f64) {
         if self.inflight_low.is_infinite() {
-            self.inflight_low = f64::from(ack.prior_in_flight);
+            self.inflight_low = f64::from(window.cwnd);
         }
         self.inflight_low = (self.inflight_low * factor).max(floor);
     }
@@ -225,7 +252,7 @@ impl Bbr2 {
         self.mark_rounds = if self.heeds_marks() && fraction >= MARK_THRESHOLD { self.mark_rounds + 1 } else { 0 };
         if self.mark_rounds >= MARK_ROUNDS {
             self.full_pipe = true;
-            self.inflight_high = self.bdp(1.0).max(f64::from(SMALLEST));
+            self.inflight_high = self.inflight(1.0);
             return;
         }
         if ack.sample.before.app_limited {
@@ -239,69 +266,111 @@ impl Bbr2 {
         self.full_pipe = self.full_rounds >= FULL_ROUNDS;
     }
 
-    fn begin_down(&mut self, now: Instant) {
+    fn begin_down(&mut self, ack: &Ack) {
         let span = PROBE_WAIT.1 - PROBE_WAIT.0;
         self.wait = PROBE_WAIT.0 + self.random.u64() % span;
-        self.probed = now;
+        self.probed = ack.now;
         self.rounds_cruised = self.random.u64() % 2;
-        self.up_credit = 0.0;
-        self.enter(Mode::Down, now);
+        self.samples = if self.samples == Samples::Probing { Samples::Probed } else { self.samples };
+        self.start_round(ack);
+        self.enter(Mode::Down, ack.now);
     }
 
-    fn time_to_probe(&self, now: Instant) -> bool {
-        let reno = (self.bdp(1.0).max(f64::from(SMALLEST)) as u64).min(PROBE_ROUNDS);
-        now.since(self.probed) > self.wait || self.rounds_cruised >= reno.max(2)
+    /// What is sent from now on belongs to a round of its own.
+    fn start_round(&mut self, ack: &Ack) {
+        self.round_end = ack.total_delivered;
     }
 
-    fn cycle(&mut self, ack: &Ack, new_round: bool) {
-        let in_flight = f64::from(ack.prior_in_flight);
+    fn time_to_probe(&self, ack: &Ack, window: &Window) -> bool {
+        let reno = (self.target(window) as u64).min(PROBE_ROUNDS);
+        ack.now.since(self.probed) > self.wait || self.rounds_cruised >= reno
+    }
+
+    /// Packets that we mean to have in flight: those of the model, if the window allows them.
+    fn target(&self, window: &Window) -> f64 {
+        self.inflight(1.0).min(f64::from(window.cwnd))
+    }
+
+    /// Packets that fill the path `gain` times, but no fewer than keep the ends busy: three sendings
+    /// of what goes out in a millisecond (§4.6.3, §4.6.4.2).
+    fn inflight(&self, gain: f64) -> f64 {
+        let quantum = (self.rate() * QUANTUM_TIME).floor().clamp(QUANTUM.0, QUANTUM.1);
+        self.bdp(gain).max(3.0 * quantum).max(f64::from(SMALLEST))
+    }
+
+    fn cycle(&mut self, window: &Window, ack: &Ack, new_round: bool) {
+        let in_flight = f64::from(ack.in_flight);
         match self.mode {
-            Mode::Down => {
-                if self.time_to_probe(ack.now) && self.round > self.mode_round + 2 {
-                    self.begin_refill(ack.now);
-                } else if in_flight <= self.with_headroom() && in_flight <= self.bdp(1.0).max(f64::from(SMALLEST)) {
-                    self.enter(Mode::Cruise, ack.now);
+            Mode::Down | Mode::Cruise if self.time_to_probe(ack, window) => self.begin_refill(ack),
+            Mode::Down if in_flight <= self.with_headroom() && in_flight <= self.inflight(1.0) => {
+                if self.inflight_low.is_finite() {
+                    self.inflight_low = self.inflight_low.min(self.inflight_high);
                 }
+                self.enter(Mode::Cruise, ack.now);
             }
-            Mode::Cruise if self.time_to_probe(ack.now) => self.begin_refill(ack.now),
-            Mode::Refill if new_round && self.round > self.mode_round => {
-                self.up_step = 1.0;
+            Mode::Refill if new_round => {
+                (self.up_step, self.up_credit) = (1.0, 0.0);
+                self.samples = Samples::Probing;
+                self.start_round(ack);
                 self.enter(Mode::Up, ack.now);
             }
-            Mode::Up => self.probe_up(ack, new_round),
+            Mode::Up => {
+                let queues = ack.now.since(self.mode_at) > self.min_rtt && in_flight > self.inflight(1.25);
+                if queues {
+                    self.begin_down(ack);
+                }
+            }
             _ => {}
         }
     }
 
-    fn begin_refill(&mut self, now: Instant) {
+    fn begin_refill(&mut self, ack: &Ack) {
         self.bandwidth_low = f64::INFINITY;
         self.inflight_low = f64::INFINITY;
-        self.enter(Mode::Refill, now);
+        self.start_round(ack);
+        self.enter(Mode::Refill, ack.now);
     }
 
-    fn probe_up(&mut self, ack: &Ack, new_round: bool) {
-        if self.too_much(ack) {
-            // What was in flight then is the bound, but not less than β of what we meant.
-            let floor = self.bdp(BETA);
-            self.inflight_high = f64::from(ack.sample.before.in_flight).max(floor).max(f64::from(SMALLEST));
-            self.next_bandwidth_cycle();
-            self.begin_down(ack.now);
+    /// The long-term bound: what a probe showed to be too much, or not (§4.3.3.6).
+    fn bound_above(&mut self, window: &Window, ack: &Ack, new_round: bool) {
+        if self.samples == Samples::Probed && new_round {
+            self.samples = Samples::Other;
+            if !ack.sample.before.app_limited {
+                self.next_bandwidth_cycle();
+            }
+        }
+        if self.samples != Samples::Other && self.too_much(ack) {
+            self.samples = Samples::Other;
+            if !ack.sample.before.app_limited {
+                let sent = f64::from(ack.sample.before.in_flight);
+                let kept = if self.lost_much(ack) { BETA } else { MARK_BETA };
+                self.inflight_high = sent.max(kept * self.target(window));
+            }
+            if self.mode == Mode::Up {
+                self.begin_down(ack);
+                self.next_bandwidth_cycle();
+            }
             return;
         }
-        if new_round {
-            self.up_step = (self.up_step * 2.0).min(f64::from(1u32 << 20));
+        if self.inflight_high.is_infinite() || self.too_much(ack) {
+            return;
         }
-        if self.inflight_high.is_finite() && f64::from(ack.prior_in_flight) >= self.inflight_high - 1.0 {
-            self.up_credit += f64::from(ack.delivered) * self.up_step / self.inflight_high.max(1.0);
+        self.inflight_high = self.inflight_high.max(f64::from(ack.sample.before.in_flight));
+        if self.mode == Mode::Up {
+            self.raise_above(window, ack, new_round);
+        }
+    }
+
+    /// A packet more in the first round of a probe, then two, four, …
+    fn raise_above(&mut self, window: &Window, ack: &Ack, new_round: bool) {
+        if ack.limited && f64::from(window.cwnd) >= self.inflight_high.floor() {
+            self.up_credit += f64::from(ack.delivered) * self.up_step / f64::from(window.cwnd.max(1));
             let whole = self.up_credit.floor();
             self.up_credit -= whole;
             self.inflight_high += whole;
         }
-        let full = f64::from(ack.prior_in_flight) >= self.bdp(1.25) + 1.0;
-        let stalled = self.round > self.mode_round + 4;
-        if ack.now.since(self.mode_at) > self.min_rtt && (full || stalled) {
-            self.next_bandwidth_cycle();
-            self.begin_down(ack.now);
+        if new_round {
+            self.up_step = (self.up_step * 2.0).min(f64::from(1u32 << 20));
         }
     }
 
@@ -343,14 +412,15 @@ impl Bbr2 {
                 (self.min_rtt, self.min_rtt_at) = (self.seen_min.min(self.min_rtt), ack.now);
                 self.seen_min_at = ack.now;
                 window.cwnd = window.cwnd.max(self.prior_cwnd);
-                self.begin_down(ack.now);
+                self.begin_down(ack);
             }
             _ => {}
         }
     }
 
     fn set_window(&mut self, window: &mut Window, ack: &Ack, gain: f64) {
-        let target = (self.bdp(gain) + QUANTA).ceil() as u32;
+        let room = if self.mode == Mode::Up { UP_ROOM } else { 0.0 };
+        let target = (self.inflight(gain) + room).ceil() as u32;
         if self.full_pipe {
             window.cwnd = (window.cwnd + ack.delivered).min(target);
         } else if window.cwnd < target || ack.total_delivered < u64::from(INITIAL_WINDOW) {
@@ -365,7 +435,8 @@ impl Bbr2 {
             cap = cap.min(self.bdp(0.5));
         }
         cap = cap.min(self.inflight_low).min(f64::from(u32::MAX));
-        window.cwnd = window.cwnd.min(cap as u32).max(SMALLEST);
+        // Rounded up: at five packets a path, a packet is a fifth of a share.
+        window.cwnd = window.cwnd.min(cap.ceil() as u32).max(SMALLEST);
     }
 }
 
@@ -380,14 +451,17 @@ impl Control for Bbr2 {
     }
 
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
-        let new_round = self.learn(ack);
+        let new_round = self.learn(window, ack);
         if self.mode == Mode::Startup && self.full_pipe {
             self.enter(Mode::Drain, ack.now);
         }
-        if self.mode == Mode::Drain && f64::from(ack.in_flight) <= self.bdp(1.0).max(f64::from(SMALLEST)) {
-            self.begin_down(ack.now);
+        if self.mode == Mode::Drain && f64::from(ack.in_flight) <= self.inflight(1.0) {
+            self.begin_down(ack);
         }
-        self.cycle(ack, new_round);
+        if self.full_pipe {
+            self.bound_above(window, ack, new_round);
+            self.cycle(window, ack, new_round);
+        }
         self.probe_rtt(window, ack);
         let (pace, cwnd) = self.gains();
         let rate = match self.rate() {

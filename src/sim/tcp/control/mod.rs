@@ -14,6 +14,7 @@ mod prague;
 mod reno;
 
 pub use hystart::SlowStart;
+pub(in crate::sim) use reno::SMALL_MSS;
 
 use super::rate::Sample;
 use crate::sim::tcp::receiver::Echo;

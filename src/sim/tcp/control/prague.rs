@@ -2,7 +2,7 @@
 //! DCTCP's response on ECT(1) and accurate ECN, paced, with Reno's fall on losses. Additive increase
 //! goes on while marks arrive, for the packets that were not marked.
 
-use super::{Ack, Cause, Control, Window};
+use super::{Ack, Cause, Control, State, Window};
 use crate::sim::tcp::receiver::Echo;
 use crate::time::Instant;
 
@@ -15,13 +15,24 @@ pub(super) struct Prague {
     end: u64,
     delivered: u64,
     marked: u64,
+    /// Parts of a packet that the last reduction left, and that unmarked packets earned since: a
+    /// window of four that cannot go down by a tenth never finds its share.
+    parts: f64,
     /// Whether any mark came: then slow start is over for good.
     seen: bool,
 }
 
 impl Prague {
     pub(super) fn new(mss: u32) -> Self {
-        Prague { mss: f64::from(mss) + super::bbr::HEADERS, alpha: 1.0, end: 0, delivered: 0, marked: 0, seen: false }
+        Prague {
+            mss: f64::from(mss) + super::bbr::HEADERS,
+            alpha: 1.0,
+            end: 0,
+            delivered: 0,
+            marked: 0,
+            parts: 0.0,
+            seen: false,
+        }
     }
 }
 
@@ -40,6 +51,10 @@ impl Control for Prague {
                 self.alpha += G * (fraction - self.alpha);
             }
             (self.delivered, self.marked, self.end) = (0, 0, ack.nxt);
+        }
+        if ack.state == State::Cwr {
+            let unmarked = ack.delivered.saturating_sub(ack.marked);
+            self.parts += f64::from(unmarked) / f64::from(window.cwnd.max(1));
         }
         if ack.srtt > 0 {
             let gain = if window.in_slow_start() { 2.0 } else { 1.0 };
@@ -60,8 +75,15 @@ impl Control for Prague {
 
     fn reduce(&mut self, window: &Window, _: Instant, cause: Cause) -> u32 {
         let cut = if cause == Cause::Mark { self.alpha } else { 1.0 };
-        let cwnd = f64::from(window.cwnd);
-        ((cwnd * (1.0 - cut / 2.0)).round() as u32).max(2)
+        let left = ((f64::from(window.cwnd) + window.credit) * (1.0 - cut / 2.0)).max(2.0);
+        self.parts = left.fract();
+        left as u32
+    }
+
+    fn on_state(&mut self, window: &mut Window, from: State, _: State) {
+        if from == State::Cwr {
+            window.add(std::mem::take(&mut self.parts), 1);
+        }
     }
 
     fn inner(&self) -> f64 {

@@ -22,11 +22,14 @@ impl Control for Reno {
     }
 }
 
-/// A window that never changes by itself.
+/// Bytes of data in a segment of a small stack (the default of RFC 9293 §3.7.1).
+pub(in crate::sim) const SMALL_MSS: u32 = 536;
+
+/// A window that never changes: no congestion control at all, as in small stacks of before 1988 and some since.
 pub(super) struct Fixed;
 
-/// The window of a small stack, packets.
-const SMALL: u32 = 4;
+/// The window of a small stack, segments: what its memory holds.
+const SMALL: u32 = 6;
 
 impl Control for Fixed {
     fn on_ack(&mut self, window: &mut Window, _: &Ack) {

@@ -1,0 +1,65 @@
+//! The machine's own noise floor: how late it wakes who sleeps, and how long an echo takes over a bare veth.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::Error;
+use super::ping::{self, PingPlan};
+use super::space::Space;
+use crate::scenario::result::nanoseconds;
+
+/// How long it is listened to.
+const LENGTH: Duration = Duration::from_secs(1);
+/// Between two echo requests, and the length of each sleep.
+const EVERY: Duration = Duration::from_millis(2);
+
+/// What was heard, ns.
+pub struct Noise {
+    /// Echoes from one namespace to another.
+    pub echo: Histogram<u64>,
+    /// From when a sleeper should have woken until it did.
+    pub late: Histogram<u64>,
+}
+
+/// Listens for a second.
+///
+/// # Errors
+/// No namespaces, or no socket for echo requests.
+pub fn listen() -> Result<Noise, Error> {
+    let (near, far) = (Space::new()?, Space::new()?);
+    let there = far.thread();
+    near.ip(&format!("link add v type veth peer name v netns {there}\nlink set v up\naddr add 10.0.0.1/24 dev v\n"))?;
+    far.ip("link set v up\naddr add 10.0.0.2/24 dev v\n")?;
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let until = std::sync::Arc::clone(&over);
+    let sleeper = thread::spawn(move || sleep_and_wake(&until));
+    let plan = PingPlan {
+        to: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+        every: EVERY,
+        duration: LENGTH,
+        wait: Duration::from_millis(100),
+        tos: 0,
+    };
+    let echo = near.run(move || ping::ping(&plan))?;
+    over.store(true, Ordering::Relaxed);
+    let late = sleeper.join().map_err(|_| Error::panicked("a sleeper"))?;
+    let mut all = nanoseconds();
+    for v in echo?.nanos.iter_recorded() {
+        all.saturating_record_n(v.value_iterated_to(), v.count_at_value());
+    }
+    Ok(Noise { echo: all, late })
+}
+
+fn sleep_and_wake(over: &AtomicBool) -> Histogram<u64> {
+    let mut late = nanoseconds();
+    while !over.load(Ordering::Relaxed) {
+        let due = Instant::now() + EVERY;
+        thread::sleep(EVERY);
+        late.saturating_record((Instant::now().saturating_duration_since(due).as_nanos() as u64).max(1));
+    }
+    late
+}

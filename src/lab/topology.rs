@@ -1,0 +1,140 @@
+//! The lab's network: a namespace for each host and each router, joined by veths.
+//!
+//! ```text
+//! host ──┐                                                  ┌── host
+//!        ├─ (switch) ── lab-in ROUTER lab-out ── lab-in … ──┤
+//! host ──┘                                                  └── host
+//! ```
+//!
+//! A switch (the kernel's bridge) stands only where a side has several hosts. Routers bridge, so all hosts share one network;
+//! addresses and neighbours are set by hand, since nobody shall have to ask through a link that loses or delays.
+
+use std::net::IpAddr;
+
+use super::Error;
+use super::space::Space;
+use crate::scenario::{Host, Scenario, Side};
+
+/// A router's interface toward the clients, INSIDE.
+pub const INSIDE: &str = "lab-in";
+/// A router's interface toward the servers, OUTSIDE.
+pub const OUTSIDE: &str = "lab-out";
+/// A host's interface.
+pub const HOST: &str = "eth0";
+
+/// What leaves a host is finished: XDP sees frames before checksums are filled in and segments cut.
+const OFFLOADS_OFF: [&str; 12] = ["-K", HOST, "tx", "off", "tso", "off", "gso", "off", "gro", "off", "txvlan", "off"];
+
+/// Namespaces, by what is in them. Dropped, all is gone.
+pub struct Topology {
+    /// In the order of the scenario's hosts.
+    pub hosts: Vec<Space>,
+    /// From the clients to the servers.
+    pub routers: Vec<Space>,
+    /// Between routers and several hosts.
+    _switches: Vec<Space>,
+}
+
+/// Where a veth ends: a namespace and the interface's name there.
+struct End<'a>(&'a Space, String);
+
+impl Topology {
+    /// Makes it, with so many routers.
+    ///
+    /// # Errors
+    /// Not root, or no `ip` and `ethtool`, or a host with a line of its own.
+    pub fn build(scenario: &Scenario, routers: usize) -> Result<Topology, Error> {
+        if let Some(host) = scenario.hosts.iter().find(|h| h.delay > 0) {
+            let why = "a host has no line of its own in the lab; give the delay to a [[node]]";
+            return Err(Error::new(format_args!("host {}: delay", host.name), why));
+        }
+        // Of a lab that was killed, its namespaces went with it; what it kept of their interfaces has no use any more.
+        #[cfg(feature = "xdp")]
+        crate::run::nic::forget(std::path::Path::new(crate::run::DIRECTORY), |nic| [INSIDE, OUTSIDE].contains(&nic));
+        let v6 = scenario.hosts.iter().any(|h| h.address.is_ipv6());
+        let make = |n: usize, v6: bool| (0..n).map(|_| quiet_space(v6)).collect::<Result<Vec<_>, _>>();
+        let hosts = make(scenario.hosts.len(), v6)?;
+        let routers = make(routers, false)?;
+        let mut switches = Vec::new();
+        for pair in routers.windows(2) {
+            join(&End(&pair[0], OUTSIDE.into()), &End(&pair[1], INSIDE.into()), None)?;
+        }
+        for (side, router, name) in [(Side::Client, routers.first(), INSIDE), (Side::Server, routers.last(), OUTSIDE)] {
+            let Some(router) = router else { continue };
+            let here: Vec<usize> = (0..hosts.len()).filter(|i| scenario.hosts[*i].side == side).collect();
+            if let [only] = here[..] {
+                join(&End(&hosts[only], HOST.into()), &End(router, name.into()), Some(only))?;
+                continue;
+            }
+            let switch = quiet_space(false)?;
+            switch.ip("link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up\n")?;
+            join(&End(&switch, "uplink".into()), &End(router, name.into()), None)?;
+            switch.ip("link set uplink master br0\n")?;
+            for host in here {
+                let port = format!("port{host}");
+                join(&End(&hosts[host], HOST.into()), &End(&switch, port.clone()), Some(host))?;
+                switch.ip(&format!("link set {port} master br0\n"))?;
+            }
+            switches.push(switch);
+        }
+        for (i, space) in hosts.iter().enumerate() {
+            set_up_host(space, i, &scenario.hosts)?;
+        }
+        Ok(Topology { hosts, routers, _switches: switches })
+    }
+}
+
+/// A namespace in which nobody speaks unasked.
+fn quiet_space(v6: bool) -> Result<Space, Error> {
+    let space = Space::new()?;
+    if !v6 {
+        for which in ["all", "default"] {
+            // A kernel without IPv6 has no such file, and needs none.
+            let _ = space.set(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1");
+        }
+    }
+    Ok(space)
+}
+
+fn mac(host: usize) -> String {
+    format!("02:00:00:00:{:02x}:{:02x}", host >> 8, host & 255)
+}
+
+fn join(a: &End<'_>, b: &End<'_>, host: Option<usize>) -> Result<(), Error> {
+    let address = host.map(|h| format!(" address {}", mac(h))).unwrap_or_default();
+    let (name, peer, there) = (&a.1, &b.1, b.0.thread());
+    a.0.ip(&format!("link add {name}{address} type veth peer name {peer} netns {there}\nlink set {name} up\n"))?;
+    b.0.ip(&format!("link set {peer} up\n"))
+}
+
+fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
+    space.command("ethtool", &OFFLOADS_OFF)?;
+    let mut lines = match hosts[me].address {
+        IpAddr::V4(a) => format!("addr add {a}/32 dev {HOST}\nroute add 0.0.0.0/0 dev {HOST}\n"),
+        IpAddr::V6(a) => format!("addr add {a}/128 dev {HOST} nodad\nroute add ::/0 dev {HOST}\n"),
+    };
+    for (i, other) in hosts.iter().enumerate().filter(|(i, _)| *i != me) {
+        if other.address.is_ipv4() == hosts[me].address.is_ipv4() {
+            lines += &format!("neigh add {} lladdr {} dev {HOST} nud permanent\n", other.address, mac(i));
+        }
+    }
+    space.ip(&lines)?;
+    // As the baselines have it: windows up to 16 MB, nothing remembered of earlier connections.
+    for (name, value) in [
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+        ("net.ipv4.tcp_rmem", "4096 131072 16777216"),
+        ("net.ipv4.tcp_wmem", "4096 16384 16777216"),
+        // A listener takes ECN when asked; who connects asks if its flow shall have it.
+        ("net.ipv4.tcp_ecn", "2"),
+    ] {
+        space.set(name, value)?;
+    }
+    #[cfg(feature = "xdp")]
+    space.run(|| {
+        let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
+        let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
+        // NAPI, as a real NIC has, but without GRO, which merges segments (decisions.md 18).
+        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when("NAPI for a host"))
+    })??;
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! `weir lab`, live: real TCP through weir for two seconds, and what is left of it afterwards. Needs root.
+
+#![cfg(feature = "xdp")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Both directions, two clients, a flight, every kind of flow.
+const SCENARIO: &str = r#"
+name = "small"
+duration = "2s"
+steady-from = "500ms"
+
+[[node]]
+name = "rt"
+down = "cake bandwidth 20mbit"
+up = "cake bandwidth 20mbit"
+[[node]]
+name = "dl"
+delay = "2ms"
+
+[[host]]
+name = "a"
+side = "client"
+[[host]]
+name = "b"
+side = "client"
+
+[[flow]]
+name = "down"
+client = "a"
+sender = "cubic"
+[[flow]]
+name = "up"
+client = "b"
+direction = "up"
+sender = "reno"
+ecn = true
+[[flow]]
+name = "asks"
+app = "request"
+[[flow]]
+name = "call"
+app = "constant"
+rate = "64kbit"
+packet = 160
+
+[[ping]]
+client = "b"
+"#;
+
+fn possible() -> bool {
+    let possible = thread::spawn(|| weir::sys::enter_new_network_namespace().is_ok()).join().expect("no panic");
+    if !possible {
+        eprintln!("SKIPPED: needs root");
+    }
+    possible
+}
+
+/// A folder of its own, with the scenario in it.
+fn place(name: &str) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // From the last time.
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place).expect("a folder");
+    fs::write(place.join("small.toml"), SCENARIO).expect("a file");
+    place
+}
+
+fn lab(place: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(place).args(["lab", "small.toml"]).args(words);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(file: PathBuf) -> Value {
+    let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// What a process has in weir's folder, and what labs keep of interfaces.
+fn left_by(pid: u32) -> Vec<String> {
+    let files = fs::read_dir("/run/weir").into_iter().flatten().flatten();
+    let names = files.map(|e| (e.path(), e.file_name().to_string_lossy().into_owned()));
+    let ours = |path: &Path, name: &str| {
+        let owner = || fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("\"pid\":{pid},")));
+        name.starts_with(&format!("lab-{pid}-")) || (name.ends_with(".nic.json") && owner())
+    };
+    names.filter(|(path, name)| ours(path, name)).map(|(_, name)| name).collect()
+}
+
+#[test]
+fn a_run_carries_tcp_both_ways_and_writes_down_everything() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-run");
+    let output = lab(&place, &["-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("noise floor") && text.contains("p99.9"), "{text}");
+
+    let out = place.join("out");
+    let summary = json(out.join("summary.json"));
+    for flow in summary["flows"].as_array().expect("flows") {
+        let moved = flow["bytes"].as_u64() > Some(0) || flow["received"].as_u64() > Some(0);
+        assert!(moved && flow["rtt_ms"]["p50"].as_f64() > Some(0.0), "{flow}");
+    }
+    let ping = &summary["flows"][4];
+    assert_eq!(ping["sender"], "ping");
+    assert!(ping["rtt_ms"]["p0"].as_f64() >= Some(4.0), "two milliseconds each way: {ping}");
+    let ports: Vec<&Value> = summary["ports"].as_array().expect("ports").iter().map(|p| &p["name"]).collect();
+    assert_eq!(ports, ["rt.down", "rt.up"]);
+
+    let engine = &json(out.join("manifest.json"))["engine"];
+    assert_eq!(engine["offloads"]["tcp-segmentation-offload"], false);
+    for key in ["kernel", "cores", "clock_source", "noise_floor", "routers"] {
+        assert!(!engine[key].is_null(), "{key}");
+    }
+    let files = ["report.html", "run.hlog", "noise.hgrm", "rtt-ping.hgrm", "sojourn-rt.down.hgrm", "flow-up.csv"];
+    for file in files.iter().chain(&["port-rt.down.csv", "flow-asks.csv", "flow-call.csv"]) {
+        assert!(fs::metadata(out.join(file)).is_ok_and(|m| m.len() > 0), "{file}");
+    }
+}
+
+/// Waits until a lab has its router.
+fn wait_for_router(lab: &mut Child) {
+    let lock = format!("/run/weir/lab-{}-rt.lock", lab.id());
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !Path::new(&lock).exists() {
+        assert!(lab.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < patience, "no router");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-interrupted");
+    let mut child = lab(&place, &[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it is built");
+    wait_for_router(&mut child);
+    let pid = child.id();
+    Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
+    let output = child.wait_with_output().expect("ended");
+    assert!(!output.status.success() && said(&output).contains("interrupted"), "{}", said(&output));
+    assert_eq!(left_by(pid), [""; 0]);
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_cleared_by_the_next() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-killed");
+    let mut child = lab(&place, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is built");
+    wait_for_router(&mut child);
+    let killed = child.id();
+    child.kill().expect("ours to end");
+    child.wait().expect("ended");
+    let next = lab(&place, &[]).output().expect("it is built");
+    assert!(next.status.success(), "{}", said(&next));
+    assert_eq!(left_by(killed), [""; 0]);
+}
+
+#[test]
+fn the_kernel_routes_what_it_has_and_is_refused_what_it_has_not() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-kernel");
+    let spec = "kernel:pfifo limit 100 | tbf rate 20mbit burst 5k";
+    let output = lab(&place, &["--router", spec, "-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = "rt: tc qdisc add dev lab-in parent 1:1 handle 2: pfifo limit 100";
+    assert!(said(&output).contains(printed), "{}", said(&output));
+    let manifest = json(place.join("out/manifest.json"));
+    let routers: Vec<&Value> = manifest["engine"]["routers"].as_array().expect("routers").iter().collect();
+    assert_eq!(routers[0]["router"], "kernel");
+    let summary = json(place.join("out/summary.json"));
+    assert!(summary["ports"][0]["sent_packets"].as_u64() > Some(0), "{summary}");
+    assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+
+    let refused = lab(&place, &["--router", "kernel:cake bandwidth 20mbit min-occupancy 2mtu"]).output();
+    let refused = refused.expect("it is built");
+    assert!(!refused.status.success() && said(&refused).contains("\"min-occupancy\" is weir's own"));
+}
+
+#[test]
+fn dctcp_is_there_for_a_run_and_gone_after_it() {
+    if !possible() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return;
+    }
+    let place = place("lab-dctcp");
+    let scenario = SCENARIO.replace("sender = \"cubic\"", "sender = \"dctcp\"");
+    fs::write(place.join("small.toml"), scenario).expect("a file");
+    let mut child = lab(&place, &["-o", "out"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("built");
+    let name = format!("dctcp_{}", child.id());
+    wait_for_router(&mut child);
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", said(&output));
+    let summary = json(place.join("out/summary.json"));
+    assert_eq!(summary["groups"][0]["sender"], "dctcp");
+    assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").expect("/proc");
+    assert!(!list.contains(&name), "{list}");
+}
