@@ -113,7 +113,8 @@ impl Pipeline {
     }
 
     /// Gives the stage with `autorate` the rate that `spec` has there, between two packets, and leaves all
-    /// others as they are. Nothing is lost.
+    /// others as they are. Nothing is lost, but where `tbf` has a queue of its own with a `latency`: its limit
+    /// is a time, so at a lower rate it holds less.
     pub fn steer(&mut self, spec: &Spec, link: Link, now: Instant, cx: &mut Cx<'_>) {
         self.steered(spec, &mut |stage, wanted| stage.change(wanted, link, now, cx));
         self.set_drain(self.port);

@@ -14,7 +14,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::controller::{Controller, Decision, Interval};
+use super::controller::Controller;
+use super::interval::{Decision, Interval};
 use crate::units::{Rate, RateRange};
 
 /// A line.
@@ -111,7 +112,7 @@ pub fn replay<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Replayed, Stri
 
 /// A decision for people: time, way, rates, and the reason in words.
 pub fn sentence(d: &Decision) -> String {
-    use super::controller::Why::*;
+    use super::interval::Why::*;
     let ms = |ns: u64| format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10);
     let mbit = |rate: u64| format!("{:.2} Mbit/s", rate as f64 * 8.0 / 1e6);
     let why = match d.why {

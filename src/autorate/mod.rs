@@ -6,15 +6,17 @@
 //! simulator) calls [`Pilot::tick`] every 100 ms, away from the data path.
 
 pub mod controller;
+pub mod interval;
 pub mod log;
 pub mod samples;
 pub mod tap;
 
-pub use controller::{Controller, Decision, INTERVAL, Interval, Why};
+pub use controller::{Controller, INTERVAL};
+pub use interval::{Decision, Interval, Why};
 pub use log::Line;
 pub use tap::{Note, Tap};
 
-use controller::Way;
+use interval::{Sampled, Way};
 use samples::Matcher;
 use serde_json::{Value, json};
 
@@ -62,7 +64,10 @@ pub struct Pilot {
     start: Instant,
     before: Instant,
     bytes: [[u64; 2]; 2],
-    last: Interval,
+    /// The rates in force, bytes per second.
+    rates: [u64; 2],
+    /// What was seen last, far and near, where there were samples.
+    seen: [Sampled; 2],
     decisions: [Option<Decision>; 2],
     changes: [u64; 2],
 }
@@ -77,7 +82,8 @@ impl Pilot {
             start: now,
             before: now,
             bytes: [[0; 2]; 2],
-            last: Interval::default(),
+            rates: [0; 2],
+            seen: [Sampled::default(); 2],
             decisions: [None; 2],
             changes: [0; 2],
         };
@@ -91,6 +97,7 @@ impl Pilot {
             return None;
         }
         self.controller.set(way, range);
+        self.decisions[way] = None;
         Some(Line::set(now.since(self.start), way, range))
     }
 
@@ -127,10 +134,15 @@ impl Pilot {
             stalled: self.far.stalled(now),
         };
         self.before = now;
+        self.rates = ways.map(|w| w.rate);
         if interval.is_empty() {
             return (Vec::new(), [None, None]);
         }
-        self.last = interval;
+        for (seen, sampled) in self.seen.iter_mut().zip([interval.far, interval.near]) {
+            if sampled.samples > 0 {
+                *seen = sampled;
+            }
+        }
         let decided = self.controller.interval(&interval);
         let mut lines = vec![Line::Interval(interval)];
         let mut rates = [None, None];
@@ -139,6 +151,7 @@ impl Pilot {
             self.decisions[d.way] = Some(d);
             if d.to != d.from {
                 rates[d.way] = Some(Rate::from_bytes_per_second(d.to));
+                self.rates[d.way] = d.to;
                 self.changes[d.way] += 1;
             }
             if matches!(d.why, Why::BaseMoved { .. }) {
@@ -175,29 +188,27 @@ impl Pilot {
     /// alone.
     pub fn stats(&self, way: usize) -> Option<(String, Value)> {
         let range = self.controller.range(way)?;
-        let seen = if way == 0 { &self.last.down } else { &self.last.up };
-        let decision = self.decisions[way];
-        let rate = decision.map_or(seen.rate, |d| d.to);
+        let (rate, decision) = (self.rates[way], self.decisions[way]);
+        let [far, near] = &self.seen;
         let mut out = json!({
             "rate": rate,
             "min": range.min.bytes_per_second(),
             "max": range.max.bytes_per_second(),
             "changes": self.changes[way],
-            "base_ns": self.last.far.base,
-            "rtt_ns": self.last.far.rtt,
-            "near_rtt_ns": self.last.near.rtt,
+            "base_ns": far.base,
+            "rtt_ns": far.rtt,
+            "near_rtt_ns": near.rtt,
             "why": self.controller.why(way).map(|w| w.word()),
         });
         let mbit = |rate: u64| format!("{:.2}", rate as f64 * 8.0 / 1e6);
         let ms = |ns: u64| format!("{:.1}ms", ns as f64 / 1e6);
         let [low, high] = [range.min, range.max].map(|r| mbit(r.bytes_per_second()));
-        let far = &self.last.far;
         let mut line = format!(
             "{} Mbit/s in {low}..{high}, base {} rtt {} near {}, {} changes",
             mbit(rate),
             ms(far.base),
             ms(far.rtt),
-            ms(self.last.near.rtt),
+            ms(near.rtt),
             self.changes[way]
         );
         if let Some(d) = decision {

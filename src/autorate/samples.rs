@@ -17,7 +17,7 @@
 //!
 //! Tables are of fixed size; who wants room takes the place of whoever was silent longest.
 
-use super::controller::Sampled;
+use super::interval::Sampled;
 use super::tap::Glimpse;
 use crate::time::{Instant, MILLISECOND, SECOND};
 

@@ -5,11 +5,11 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pcap_file::DataLink;
-use pcap_file::pcap::PcapReader;
+use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
+use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgParser, PcapNgWriter};
+use pcap_file::{DataLink, PcapError};
 use weir::autorate::{Decision, log};
 use weir::pipeline::Link;
 use weir::spec::units;
@@ -144,13 +144,26 @@ fn ethernet(link: DataLink) -> Result<(), String> {
     if link == DataLink::ETHERNET { Ok(()) } else { Err(format!("frames of {link:?}; only Ethernet can be replayed")) }
 }
 
+/// What is wrong with a capture at `rest` of it, whose frame `frame` would come next.
+fn broken(bytes: &[u8], rest: &[u8], frame: usize, e: &PcapError) -> String {
+    let place = format!("frame {frame}, at byte {} of {}", bytes.len() - rest.len(), bytes.len());
+    match e {
+        PcapError::IncompleteBuffer => format!("{place}: the file ends within it"),
+        e => format!("{place}: {e}"),
+    }
+}
+
 fn read_pcap(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
-    let mut reader = PcapReader::new(bytes).map_err(|e| format!("neither pcap nor pcapng: {e}"))?;
-    ethernet(reader.header().datalink)?;
+    let (mut rest, parser) = PcapParser::new(bytes).map_err(|e| match e {
+        PcapError::IncompleteBuffer => "neither pcap nor pcapng: too short for a header".to_string(),
+        e => format!("neither pcap nor pcapng: {e}"),
+    })?;
+    ethernet(parser.header().datalink)?;
     let mut out = Vec::new();
-    while let Some(packet) = reader.next_packet() {
-        let packet = packet.map_err(|e| format!("frame {}: {e}", out.len() + 1))?;
+    while !rest.is_empty() {
+        let (behind, packet) = parser.next_packet(rest).map_err(|e| broken(bytes, rest, out.len() + 1, &e))?;
         out.push((packet.timestamp.as_nanos() as u64, packet.orig_len, packet.data.into_owned()));
+        rest = behind;
     }
     Ok(out)
 }
@@ -168,11 +181,13 @@ fn resolution(interface: &InterfaceDescriptionBlock<'_>) -> (u128, u128) {
 }
 
 fn read_pcapng(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
-    let mut reader = PcapNgReader::new(bytes).map_err(|e| e.to_string())?;
+    let (mut rest, mut parser) = PcapNgParser::new(bytes).map_err(|e| broken(bytes, bytes, 1, &e))?;
     let mut units = Vec::new();
     let mut out: Vec<Recorded> = Vec::new();
-    while let Some(block) = reader.next_block() {
-        match block.map_err(|e| format!("behind frame {}: {e}", out.len()))? {
+    while !rest.is_empty() {
+        let (behind, block) = parser.next_block(rest).map_err(|e| broken(bytes, rest, out.len() + 1, &e))?;
+        rest = behind;
+        match block {
             Block::SectionHeader(_) => units.clear(),
             Block::InterfaceDescription(interface) => {
                 ethernet(interface.linktype)?;
@@ -181,7 +196,7 @@ fn read_pcapng(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
             Block::EnhancedPacket(packet) => {
                 let unit = units.get(packet.interface_id as usize);
                 let (mul, div) = unit.ok_or_else(|| format!("frame {} names no interface", out.len() + 1))?;
-                // The reader gives the raw units as ns.
+                // The parser gives the raw units as ns.
                 let at = packet.timestamp.as_nanos() * mul / div;
                 out.push((at as u64, packet.original_len, packet.data.into_owned()));
             }

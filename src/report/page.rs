@@ -25,14 +25,14 @@ i.c0{background:var(--c0)}i.c1{background:var(--c1)}i.c2{background:var(--c2)}i.
 /// The page.
 pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     let scenario = &outcome.scenario;
-    let title = escaped(&scenario.name);
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p class=\"dim\">{}: seed {}, {:.1} s, weir {}</p>\n",
-        escaped(&scenario.title),
+    let about = format!(
+        "{}: seed {}, {:.1} s, weir {}",
+        scenario.title,
         outcome.seed,
         outcome.elapsed as f64 / 1e9,
         env!("CARGO_PKG_VERSION")
     );
+    let mut out = String::new();
     out += &format!("<pre>{}</pre>\n", escaped(&summary::text(outcome)));
     let tcp: Vec<&FlowResult> = outcome.flows.iter().filter(|f| f.kind != "ping").collect();
     let has_points = tcp.iter().any(|f| !f.points.is_empty());
@@ -64,7 +64,15 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     }
     let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
     out += &format!("<h2>Manifest</h2><pre>{}</pre>\n", escaped(&text.replace("\\n", "\n")));
-    out + "</body></html>\n"
+    document(&scenario.name, &about, &out)
+}
+
+/// A page with the given body, in the look of all pages.
+pub fn document(title: &str, about: &str, body: &str) -> String {
+    let (title, about) = (escaped(title), escaped(about));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p class=\"dim\">{about}</p>\n{body}</body></html>\n"
+    )
 }
 
 /// The panels of a layer's paths: regime, congestion level, paced rate, capacity, fairness.
@@ -116,7 +124,8 @@ fn section(out: &mut String, title: &str, body: &str) {
     *out += &format!("<h2>{title}</h2>{body}\n");
 }
 
-fn escaped(text: &str) -> String {
+/// Text that HTML cannot take for its own.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

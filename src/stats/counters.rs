@@ -38,7 +38,7 @@
 //! | | `limit_dropped` `allocation_errors` | netem: dropped at its limit, copies that found no frame |
 //! | `autorate` | `rate` `min` `max` | the shaper's rate *now* and its limits, bytes per second |
 //! | | `changes` | times it was changed |
-//! | | `base_ns` `rtt_ns` `near_rtt_ns` | lowest round trip beyond OUTSIDE, the last one, and the last beyond INSIDE; 0 if none was seen in the last interval |
+//! | | `base_ns` `rtt_ns` `near_rtt_ns` | lowest round trip beyond OUTSIDE, the last one, and the last beyond INSIDE; 0 if none was seen |
 //! | | `why` `last` | why the rate is as it is, and the last decision in words |
 //! | `tins` | `sparse_packets` `sparse_bytes` `bulk_packets` `bulk_bytes` | cake: sent from sparse flows and from bulk flows |
 //! | | `aqm` `flood` `memory` `ack_filter` | dropped, by reason |

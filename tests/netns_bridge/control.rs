@@ -80,6 +80,40 @@ fn an_instance_under_load_answers_changes_and_stops() {
 }
 
 #[test]
+fn a_rate_that_moves_is_told_logged_and_decided_again() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    let log = std::env::temp_dir().join(format!("weir-autorate-{}.jsonl", std::process::id()));
+    let spec = |range| format!("\"cake bandwidth 20mbit autorate {range}\"");
+    let (down, up) = (spec("2mbit 50mbit"), spec("5mbit 30mbit"));
+    let bridge = rig.bridge(&format!("--name moves --down {down} --up {up} --autorate-log {}", log.display()));
+    let transfer = Transfer::start(&rig);
+    // Nothing is slower than the shaper here, so under load the rate goes up.
+    let rates = || stats("moves").iter().map(|q| q["weir"]["autorate"]["rate"].as_u64().unwrap()).collect::<Vec<_>>();
+    wait_until("the rate rises", || rates().iter().any(|r| *r > 2_500_000));
+    let told = stats("moves");
+    for (q, most) in told.iter().zip([6_250_000, 3_750_000]) {
+        assert_eq!(q["weir"]["autorate"]["max"], most);
+        assert!(q["options"]["bandwidth"].as_u64().is_some_and(|r| r <= most), "{q}");
+        assert!(q["weir"]["autorate"]["base_ns"].as_u64().is_some_and(|ns| ns > 0), "{q}");
+    }
+    let (code, _, error) = weir(&["change", "moves", "--down", "cake bandwidth 10mbit autorate 2mbit 10mbit"]);
+    assert_eq!(code, 0, "{error}");
+    wait_until("the new limits hold", || stats("moves")[0]["weir"]["autorate"]["max"] == 1_250_000);
+    assert!(stats("moves")[0]["options"]["bandwidth"].as_u64().is_some_and(|r| r <= 1_250_000));
+    transfer.end();
+    assert_eq!(weir(&["stop", "moves"]).0, 0);
+    assert_eq!(bridge.wait().0, 0);
+
+    let (code, said, error) = weir(&["replay", "--autorate", log.to_str().expect("plain")]);
+    assert_eq!(code, 0, "{said}{error}");
+    assert!(said.contains("rising"), "{said}");
+    std::fs::remove_file(&log).expect("weir made it");
+}
+
+#[test]
 fn what_a_killed_instance_left_is_not_taken_for_an_instance() {
     if !possible() {
         return;

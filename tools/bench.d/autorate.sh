@@ -68,13 +68,11 @@ for way in down up; do
 		40) modem_at change 30mbit && link=30 ;;
 		esac
 		in_ns "$client" "$weir" load ping 10.97.0.2 --every 0.05 --duration 1.6 --wait 0.2 -j >"$scratch/ping.json"
-		"$weir" stats home -j | awk -v second="$second" -v link="$link" -v way="$way" -v ping="$(
+		"$weir" stats home | awk -v second="$second" -v link="$link" -v way="$way" -v ping="$(
 			awk '/"(p50|max)":/ { gsub(",", ""); printf "%.1f ", $2 / 1000 }' "$scratch/ping.json"
 		)" '
-			/"direction":/ { here = $2 ~ way }
-			here && /"autorate": {/ { on = 1 }
-			on && /"rate":/ && !rate { gsub(",", ""); rate = $2 * 8e-6 }
-			on && /"why":/ && !why { gsub(/[",]/, ""); why = $2 }
+			$1 == "weir" { here = $2 == way }
+			here && $1 == "autorate" { rate = $2; why = $0; sub(/.*Mbit\/s: /, "", why) }
 			END { split(ping, p, " "); printf "%6d %10.1f %10.2f %9.1f ms %9.1f ms  %s\n", second, link, rate, p[1], p[2], why }'
 	done
 	wait "$load" || die "the load failed"

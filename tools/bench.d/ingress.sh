@@ -22,18 +22,18 @@ net_up weiringress
 # The bottleneck comes between the router and the client, in a namespace of its own.
 ip netns add $isp
 in_ns "$router" ip link del inside
-ip link add inside netns "$router" type veth peer name up netns $isp
-ip link add down netns $isp type veth peer name eth0 netns "$client"
+ip link add inside netns "$router" type veth peer name far netns $isp
+ip link add near netns $isp type veth peer name eth0 netns "$client"
 in_ns $isp ip link add bridge0 type bridge
-for name in up down; do
+for name in far near; do
 	in_ns $isp ethtool -K $name tx off tso off gso off gro off txvlan off >/dev/null
 	in_ns $isp "$weir" napi $name
 	in_ns $isp ip link set dev $name master bridge0
 	in_ns $isp ip link set dev $name up
 done
 in_ns $isp ip link set dev bridge0 up
-in_ns $isp tc qdisc add dev down root handle 1: tbf rate 10mbit burst 3028 latency 50ms
-in_ns $isp tc qdisc add dev down parent 1:1 handle 2: pfifo limit 1000
+in_ns $isp tc qdisc add dev near root handle 1: tbf rate 10mbit burst 3028 latency 50ms
+in_ns $isp tc qdisc add dev near parent 1:1 handle 2: pfifo limit 1000
 in_ns "$router" ip link set dev inside up
 in_ns "$client" ip address add 10.97.0.1/24 dev eth0
 in_ns "$client" ip link set dev eth0 up
@@ -44,14 +44,14 @@ bridge_up "netem delay 25ms limit 100000" "$scratch/delay.out" "$scratch/delay.e
 # field KEY FILE [WAY]: the first number under that key, below the way's own.
 field() { awk -v key="\"$1\":" -v way="${3:-}" 'way == "" || $1 == "\"" way "\":" { on = 1 } on && $1 == key { gsub(",", ""); print $2; exit }' "$2"; }
 
-fifo_drops() { in_ns $isp tc -s qdisc show dev down | awk '/^qdisc pfifo/ { on = 1 } on && /dropped/ { gsub(",", ""); print $7; exit }'; }
+fifo_drops() { in_ns $isp tc -s qdisc show dev near | awk '/^qdisc pfifo/ { on = 1 } on && /dropped/ { gsub(",", ""); print $7; exit }'; }
 
-# weir's own drops downward.
-drops() { awk '/"direction": "down"/ { on = 1 } on && $1 == "\"drops\":" { gsub(",", ""); print $2; exit }' "$1"; }
+# weir's own drops downward, the direction it tells first.
+drops() { grep -o '"dropped":{"packets":[0-9]*' "$1" | sed 's/.*://;q'; }
 
 # measure LABEL [DOWN]: one line; without DOWN without weir.
 measure() {
-	local label=$1 down=${2:-} shaper='' before idle
+	local label=$1 down=${2:-} shaper='' before after weir_drops
 	if [ -n "$down" ]; then
 		spawn_in_ns "$client" "$weir" ingress eth0 --host shaped --move-addresses --down "$down" --up 'cake bandwidth 10mbit ethernet' \
 			-j >"$scratch/weir.out" 2>"$scratch/weir.err"

@@ -205,14 +205,15 @@ impl Ingress {
             pair::make(wan, host, &self.record.peer).map_err(when(format_args!("cannot make the pair {host}")))?;
         pair::finish_frames(host)?;
         sysctl::copy(&wan.name, host).map_err(when(format_args!("the settings of {host}")))?;
-        if wan.ip_addresses.iter().any(|a| a.contains(':')) {
-            // The link has been asked for these addresses already, by WAN.
-            sysctl::set(host, sysctl::ACCEPT_DAD, "0")?;
-        }
+        // The link has been asked for the address of its own already, by WAN.
+        sysctl::set(host, sysctl::ACCEPT_DAD, "0")?;
         // weir's end has nothing to say of itself.
         sysctl::set(&self.record.peer, sysctl::DISABLE_IPV6, "1")?;
         for (index, name) in [(host_index, host), (peer_index, &self.record.peer)] {
             netlink::set_up(index).map_err(when(format_args!("cannot set {name} up")))?;
+        }
+        if let Some(value) = sysctl::get(&wan.name, sysctl::ACCEPT_DAD) {
+            sysctl::set(host, sysctl::ACCEPT_DAD, &value)?;
         }
         Ok(())
     }
@@ -239,6 +240,8 @@ impl Ingress {
             [] => Ok(()),
             failures => Err(failed(failures.join("; "))),
         };
+        // Nor for those that move.
+        sysctl::set(&host, sysctl::ACCEPT_DAD, "0").map_err(failed)?;
         put(&self.record.carried)?;
         self.record.carried.take_off().map_err(failed)?;
         sysctl::set(&wan, sysctl::DISABLE_IPV6, "1").map_err(failed)?;
