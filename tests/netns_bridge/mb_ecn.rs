@@ -76,7 +76,7 @@ fn each_frame_of_a_burst_tells_how_many_wait_behind_it_and_differs_in_nothing_el
         assert_eq!(*frame, told(&sent, 25, frame[25], 81), "frame {number} differs in its depth and its capacity only");
     }
     assert_eq!(codes.last(), Some(&0), "nothing waits behind the last");
-    let expected: Vec<u8> = (0..20).rev().map(|behind| code::encode(behind)).collect();
+    let expected: Vec<u8> = (0..20).rev().map(code::encode).collect();
     assert_eq!(codes[20..], expected, "when all have come, the queue is what is still to come");
     let report = bridge.end();
     let text = report.to_string();
