@@ -18,11 +18,15 @@ fn processor() -> Option<String> {
     model.split_once(':').map(|(_, name)| name.trim().to_string())
 }
 
-/// Other work of the machine shall disturb as little as it can: the calling thread, and those it starts from now on, go before
-/// whatever has no priority of its own. Hosts and routers alike, so that nothing between them changes.
-pub fn go_first() {
+/// Priority of hosts, as `nice` has it: other work of the machine shall disturb as little as it can.
+pub const HOSTS: i32 = -10;
+/// Priority of routers: a link keeps its rate however busy the hosts are that share the machine with it.
+pub const ROUTERS: i32 = -20;
+
+/// The calling thread, and those it starts from now on, have a priority.
+pub fn go_before(others: i32) {
     // Without the right to it, the run is as good as the machine is quiet; the manifest tells.
-    let _ = rustix::process::setpriority_process(None, -20);
+    let _ = rustix::process::setpriority_process(None, others);
 }
 
 /// Kernel, processor, clock and load as they are now.

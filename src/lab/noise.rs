@@ -17,6 +17,8 @@ const LENGTH: Duration = Duration::from_secs(1);
 /// Between two echo requests, and the length of each sleep.
 const EVERY: Duration = Duration::from_millis(2);
 
+const MAC: [&str; 2] = ["02:00:00:00:ff:01", "02:00:00:00:ff:02"];
+
 /// What was heard, ns.
 pub struct Noise {
     /// Echoes from one namespace to another.
@@ -32,8 +34,17 @@ pub struct Noise {
 pub fn listen() -> Result<Noise, Error> {
     let (near, far) = (Space::new()?, Space::new()?);
     let there = far.thread();
-    near.ip(&format!("link add v type veth peer name v netns {there}\nlink set v up\naddr add 10.0.0.1/24 dev v\n"))?;
-    far.ip("link set v up\naddr add 10.0.0.2/24 dev v\n")?;
+    near.ip(&format!("link add v address {} type veth peer name v address {} netns {there}\n", MAC[0], MAC[1]))?;
+    for (i, space) in [&near, &far].into_iter().enumerate() {
+        // Nobody has to ask for the other's hardware address.
+        let (other, mac) = (2 - i, MAC[1 - i]);
+        space.ip(&format!(
+            "link set v up\naddr add 10.0.0.{}/24 dev v\nneigh add 10.0.0.{other} lladdr {mac} dev v nud permanent\n",
+            i + 1
+        ))?;
+    }
+    near.wait_until_up("v")?;
+    far.wait_until_up("v")?;
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let until = std::sync::Arc::clone(&over);
     let sleeper = thread::spawn(move || sleep_and_wake(&until));

@@ -8,11 +8,11 @@ use std::thread;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::Error;
 use super::course::Course;
 use super::plan::{Change, Leg, Router};
 use super::space::Space;
 use super::topology::{INSIDE, OUTSIDE};
+use super::{Error, machine};
 use crate::port::xdp::SocketStatistics;
 use crate::port::xdp::program::OnFailure;
 use crate::qdisc::Compat;
@@ -61,6 +61,7 @@ impl Started {
         let ((ready, is_ready), (go, gone), (told, done)) = (channel(), channel(), channel());
         space.run(move || {
             thread::spawn(move || {
+                machine::go_before(machine::ROUTERS);
                 let routed = body(&ready, &gone);
                 // Whoever waits for the start must hear, too.
                 if let Err(e) = &routed {

@@ -5,8 +5,13 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use super::Error;
+
+/// How often an interface is looked at until it is up, and how long not between.
+const UP_TRIES: u32 = 500;
+const UP_PAUSE: Duration = Duration::from_millis(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -76,6 +81,20 @@ impl Space {
     pub fn command(&self, program: &str, words: &[&str]) -> Result<String, Error> {
         let (program, words) = (program.to_string(), words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
         self.run(move || feed(&program, &words.iter().map(String::as_str).collect::<Vec<_>>(), ""))?
+    }
+
+    /// Waits until an interface takes what is sent: it does so a moment after it was set up, and drops what comes before.
+    ///
+    /// # Errors
+    /// It does not within some seconds: its other end is not up.
+    pub fn wait_until_up(&self, name: &str) -> Result<(), Error> {
+        for _ in 0..UP_TRIES {
+            if self.command("ip", &["-o", "link", "show", "dev", name])?.contains(" state UP ") {
+                return Ok(());
+            }
+            thread::sleep(UP_PAUSE);
+        }
+        Err(Error::new(format_args!("interface {name}"), "its other end does not come up"))
     }
 
     /// Sets a kernel parameter of this namespace; `net.ipv4.tcp_ecn`.

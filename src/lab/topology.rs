@@ -80,6 +80,7 @@ impl Topology {
         for (i, space) in hosts.iter().enumerate() {
             set_up_host(space, i, &scenario.hosts)?;
         }
+        hosts.iter().try_for_each(|space| space.wait_until_up(HOST))?;
         Ok(Topology { hosts, routers, _switches: switches })
     }
 }
