@@ -35,7 +35,7 @@ const MARK_BETA: f64 = 0.85;
 const QUANTUM_TIME: f64 = 0.001;
 /// … but no less and no more than so many packets: two, and 64 kB.
 const QUANTUM: (f64, f64) = (2.0, 43.0);
-/// Packets beyond the model while probing, so that small windows can probe at all (§4.2.1).
+/// Packets beyond the model while probing, so that small windows can probe at all (§4.6.4.2).
 const UP_ROOM: f64 = 2.0;
 /// How long a minimum is believed before it is looked for, ns.
 const PROBE_RTT_AFTER: u64 = 5 * SECOND;
