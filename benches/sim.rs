@@ -21,7 +21,7 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("bbr20", &[("sender", "bbr2"), ("seconds", "5")]),
     ("rrul", &[("seconds", "60")]),
     ("shaping", &[("qdisc", "fq_codel | tbf rate RATE burst BURST")]),
-    ("mtu-scaling", &[("load", "down32"), ("rule", "kernel")]),
+    ("mtu-scaling", &[("load", "down32"), ("rule", "kernel"), ("seconds", "300")]),
 ];
 
 fn main() {

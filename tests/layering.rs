@@ -25,6 +25,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "spec", "stats", "port",
         ],
     ),
+    ("dtp", &["time", "mark"]),
     ("port", &["time", "rng", "packet", "pool"]),
 ];
 

@@ -225,4 +225,8 @@ fn what_was_done_is_shown_behind_what_tc_shows() {
     let json = tc_json::stage(rows.last().expect("a child"));
     assert_eq!(json["mb_ecn"]["own_cap"], 81);
     assert_eq!(json["mb_ecn"]["untouched"]["unlearned"], 4);
+    let dtp = &json["mb_ecn"]["carriers"]["dtp"];
+    assert_eq!(dtp["recognised"], json["mb_ecn"]["candidates"].as_u64().expect("a number") - 4);
+    assert_eq!(json["mb_ecn"]["carriers"]["l4s"]["enabled"], false);
+    assert!(text.contains(&format!("dtp: recognised {}", dtp["recognised"])), "{text}");
 }

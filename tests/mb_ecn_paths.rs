@@ -320,3 +320,26 @@ fn coded_marking_keeps_the_queue_under_two_milliseconds_at_a_hundred_megabits() 
         assert!(p99 < 2.0, "{flows} flows: p99 {p99} ms, {used} of the link");
     }
 }
+
+#[test]
+fn the_folder_of_a_run_shows_regimes_rates_and_fairness_of_its_paths() {
+    let folder = std::env::temp_dir().join(format!("weir-mb-ecn-{}", std::process::id()));
+    let words = ["sim", "mb-ecn-two", "--param", "seconds=5", "-o", folder.to_str().unwrap()];
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_weir")).args(words).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let (report, series) = (read("report.html"), read("path-cl-sv.csv"));
+    let summary: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    for panel in ["Congestion regime", "Congestion level", "Paced rate", "Path capacity", "Jain index"] {
+        assert!(report.contains(&format!("<h2>{panel}</h2>")), "{panel}");
+    }
+    assert!(report.contains("<title>proportional dec</title>"));
+    let lines: Vec<&str> = series.lines().collect();
+    assert_eq!(lines[0], "t_s,rate_bytes_per_s,ece,capacity_bytes_per_s,regime");
+    assert_eq!(lines.len(), 51, "a line for each tenth of a second");
+    assert_eq!(summary["paths"][0]["capacity_codes"], serde_json::json!([81, 81]));
+    assert_eq!(summary["jain_sources"], 1.0);
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(text.contains("81 (9961Kbit)") && text.contains("Jain per source 1.0000"), "{text}");
+}

@@ -80,6 +80,28 @@ fn a_run_can_be_stopped_to_look_at_its_queues() {
     assert!(text.contains("rt.down: ") && text.contains("packets, "), "{text}");
 }
 
+#[test]
+fn a_trace_has_a_line_for_each_packet_of_each_port() {
+    let folder = std::env::temp_dir().join(format!("weir-sim-trace-{}", std::process::id()));
+    let words =
+        ["sim", "bbr20", "--param", "sender=cubic", "--param", "rate=10mbit", "--param", "seconds=2", "--trace"];
+    let done = weir(&[&words[..], &["-o", folder.to_str().unwrap()]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let trace = std::fs::read_to_string(folder.join("trace-rt.down.csv")).unwrap();
+    let summary: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("summary.json")).unwrap()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut lines = trace.lines();
+    assert_eq!(lines.next(), Some("t_ns,flow,len_bytes,verdict,reason,sojourn_ns,ds,tin"));
+    let rows: Vec<Vec<&str>> = lines.map(|l| l.split(',').collect()).collect();
+    let of = |verdicts: &[&str]| rows.iter().filter(|r| verdicts.contains(&r[3])).count() as u64;
+    let port = &summary["ports"][0];
+    assert_eq!(of(&["sent", "marked"]), port["sent_packets"].as_u64().unwrap());
+    assert_eq!(of(&["marked"]), port["marks"].as_u64().unwrap());
+    assert!(of(&["marked"]) > 0);
+    assert!(rows.iter().all(|r| r.len() == 8 && r[1].starts_with("flow-") || r[1] == "ping"), "{:?}", rows[0]);
+}
+
 const BOTTLENECK: &str = r#"
 duration = "20s"
 [[node]]

@@ -111,7 +111,7 @@ fn bbr2(report: &mut Report) {
         Line { name: f.name.clone(), points: points.take(100).collect() }
     });
     let all: Vec<Line> = shares.collect();
-    report.picture("The first ten seconds", &lines(&Axes { x: "s", y: "Mbit/s", log: false }, &all));
+    report.picture("The first ten seconds", &lines(&Axes { x: "time, s", y: "Mbit/s", log: false }, &all));
 }
 
 fn dctcp(report: &mut Report) {
@@ -243,6 +243,6 @@ fn rto(report: &mut Report) {
     }
     report.picture(
         "The timeout over time, one run each: RFC 793's grows with each loss, comes down by a fifth a sample, and stays where a lost repair outlasts the application",
-        &lines(&Axes { x: "s", y: "timeout, s", log: true }, &pictures),
+        &lines(&Axes { x: "time, s", y: "timeout, s", log: true }, &pictures),
     );
 }

@@ -42,7 +42,7 @@ fn excerpt(name: &str, points: &[Point], seconds: f64, value: impl Fn(&Point) ->
 }
 
 fn packets() -> Axes<'static> {
-    Axes { x: "s", y: "packets", log: false }
+    Axes { x: "time, s", y: "packets", log: false }
 }
 
 fn reno(report: &mut Report) {

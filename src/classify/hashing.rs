@@ -19,10 +19,9 @@ impl Hashing {
     /// The hash of the whole key.
     #[inline]
     pub fn flow(&mut self, keys: &FlowKeys) -> u32 {
-        let keys = sorted(*keys);
         match self {
-            Hashing::Keyed(key) => keyed_flow(*key, &keys),
-            Hashing::Numbered(n) => n.flow(keys),
+            Hashing::Keyed(key) => keyed_flow(*key, keys),
+            Hashing::Numbered(n) => n.flow(sorted(*keys)),
         }
     }
 
@@ -30,24 +29,24 @@ impl Hashing {
     /// same number whether an address is a source or a destination.
     #[inline]
     pub fn src_host(&mut self, keys: &FlowKeys) -> u32 {
-        self.host(keys, keys.src)
+        self.host(keys, &keys.src)
     }
 
     /// The hash of the destination host, likewise.
     #[inline]
     pub fn dst_host(&mut self, keys: &FlowKeys) -> u32 {
-        self.host(keys, keys.dst)
+        self.host(keys, &keys.dst)
     }
 
     #[inline]
-    fn host(&mut self, keys: &FlowKeys, address: [u8; 16]) -> u32 {
+    fn host(&mut self, keys: &FlowKeys, address: &[u8; 16]) -> u32 {
         if keys.version == 0 {
             return 0;
         }
         match self {
             Hashing::Keyed(key) => keyed_host(*key, keys, address),
             Hashing::Numbered(n) => {
-                n.host(FlowKeys { dst: address, version: keys.version, vlan: keys.vlan, ..FlowKeys::default() })
+                n.host(FlowKeys { dst: *address, version: keys.version, vlan: keys.vlan, ..FlowKeys::default() })
             }
         }
     }
@@ -84,14 +83,9 @@ fn number(seen: &mut HashMap<FlowKeys, u32>, keys: FlowKeys) -> u32 {
 }
 
 /// The lower address and the lower port first, each pair for itself.
-#[inline]
 fn sorted(mut keys: FlowKeys) -> FlowKeys {
-    if u128::from_be_bytes(keys.src) > u128::from_be_bytes(keys.dst) {
-        (keys.src, keys.dst) = (keys.dst, keys.src);
-    }
-    if keys.ports[0] > keys.ports[1] {
-        keys.ports.swap(0, 1);
-    }
+    (keys.src, keys.dst) = (keys.src.min(keys.dst), keys.src.max(keys.dst));
+    keys.ports.sort_unstable();
     keys
 }
 
@@ -99,16 +93,24 @@ fn sorted(mut keys: FlowKeys) -> FlowKeys {
 // the same message: a host is 7 (IPv4) or 19 bytes, a flow 15 or 39, eight more if it has a VLAN or a
 // label, and 10 if it is not IP. Seven bytes of each fit into the last word beside the length.
 
+/// Sorts as [`sorted`] does, but in registers: the key is read once, each part in the width in which the
+/// parser wrote it a moment ago.
 #[inline]
 fn keyed_flow(key: [u64; 2], keys: &FlowKeys) -> u32 {
-    let tail = u64::from(keys.ports[0]) | u64::from(keys.ports[1]) << 16 | u64::from(keys.protocol) << 32;
+    if (keys.version, keys.vlan, keys.label) == (4, 0, 0) {
+        return sip13(key, [v4_pair(keys)], ports_and_protocol(keys), 7);
+    }
+    keyed_rarer_flow(key, keys)
+}
+
+#[inline(never)]
+fn keyed_rarer_flow(key: [u64; 2], keys: &FlowKeys) -> u32 {
+    let tail = ports_and_protocol(keys);
     let marks = u64::from(keys.label) << 32 | u64::from(keys.vlan);
-    let [a, b] = words(keys.src);
-    let [c, d] = words(keys.dst);
-    let v4 = (a & 0xFFFF_FFFF) | c << 32;
+    let [a, b] = words(keys.src.min(keys.dst));
+    let [c, d] = words(keys.src.max(keys.dst));
     match (keys.version, marks) {
-        (4, 0) => sip13(key, [v4], tail, 7),
-        (4, _) => sip13(key, [v4, marks], tail, 7),
+        (4, _) => sip13(key, [v4_pair(keys), marks], tail, 7),
         (6, 0) => sip13(key, [a, b, c, d], tail, 7),
         (6, _) => sip13(key, [a, b, c, d, marks], tail, 7),
         _ => sip13(key, [marks], keys.ethertype.into(), 2),
@@ -116,13 +118,31 @@ fn keyed_flow(key: [u64; 2], keys: &FlowKeys) -> u32 {
 }
 
 #[inline]
-fn keyed_host(key: [u64; 2], keys: &FlowKeys, address: [u8; 16]) -> u32 {
-    let [a, b] = words(address);
+fn keyed_host(key: [u64; 2], keys: &FlowKeys, address: &[u8; 16]) -> u32 {
     let vlan = u64::from(keys.vlan) & 0xFF_FFFF;
     match keys.version {
-        4 => sip13(key, [], (a & 0xFFFF_FFFF) | vlan << 32, 7),
-        _ => sip13(key, [a, b], vlan, 3),
+        4 => sip13(key, [], u64::from(u32::from_le_bytes(v4(address))) | vlan << 32, 7),
+        _ => sip13(key, words(*address), vlan, 3),
     }
+}
+
+/// The ports, the lower one lowest, and the protocol.
+#[inline]
+fn ports_and_protocol(keys: &FlowKeys) -> u64 {
+    let [a, b] = keys.ports;
+    u64::from(a.min(b)) | u64::from(a.max(b)) << 16 | u64::from(keys.protocol) << 32
+}
+
+/// Both IPv4 addresses, the lower one lowest.
+#[inline]
+fn v4_pair(keys: &FlowKeys) -> u64 {
+    let (a, b) = (u32::from_be_bytes(v4(&keys.src)), u32::from_be_bytes(v4(&keys.dst)));
+    u64::from(a.min(b).swap_bytes()) | u64::from(a.max(b).swap_bytes()) << 32
+}
+
+#[inline]
+fn v4(address: &[u8; 16]) -> [u8; 4] {
+    [address[0], address[1], address[2], address[3]]
 }
 
 #[inline]

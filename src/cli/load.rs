@@ -31,6 +31,10 @@ enum Role {
     Send(Send),
     /// Send echo requests at regular times.
     Ping(Ping),
+    /// Send data-transfer frames at the rate that the depth codes in them allow, to `weir load dtp-recv`.
+    DtpSend(super::load_dtp::Send),
+    /// Receive data-transfer frames, and tell their senders what codes came.
+    DtpRecv(super::load_dtp::Recv),
 }
 
 #[derive(Parser, Debug)]
@@ -106,7 +110,7 @@ struct Ping {
     json: bool,
 }
 
-fn seconds(word: &str) -> Result<Duration, String> {
+pub(super) fn seconds(word: &str) -> Result<Duration, String> {
     let number: f64 = word.strip_suffix('s').unwrap_or(word).parse().map_err(|_| "a number of seconds".to_string())?;
     if !(0.0..=86_400.0).contains(&number) {
         return Err("between 0 and 86400 seconds".to_string());
@@ -131,10 +135,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Role::Serve(serve) => load::serve(serve.at, serve.duration).map_err(failed),
         Role::Send(send) => run_send(&send),
         Role::Ping(ping) => run_ping(&ping),
+        Role::DtpSend(send) => send.run(),
+        Role::DtpRecv(recv) => recv.run(),
     }
 }
 
-fn failed(e: Error) -> Failure {
+pub(super) fn failed(e: Error) -> Failure {
     Failure::Run(e.to_string())
 }
 

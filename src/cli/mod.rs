@@ -14,6 +14,7 @@ mod ingress;
 #[cfg(feature = "xdp")]
 mod lab;
 mod load;
+mod load_dtp;
 #[cfg(feature = "xdp")]
 mod napi;
 mod replay;

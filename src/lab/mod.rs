@@ -6,6 +6,7 @@
 pub mod congestion_control;
 #[cfg(feature = "xdp")]
 pub mod course;
+pub mod dtp;
 #[cfg(feature = "xdp")]
 pub mod flows;
 pub mod guest;

@@ -12,8 +12,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 40.0;
-/// Lines that have a name in the legend; more would not be told apart.
-const NAMED: usize = 12;
+/// Lines that have a colour and a name in the legend; more would not be told apart and stay grey.
+pub const NAMED: usize = 8;
 
 /// A line of a picture.
 pub struct Line {
@@ -41,6 +41,17 @@ fn step(span: f64) -> f64 {
     nice * power
 }
 
+/// The nearest of 1, 2, 5 × 10ⁿ that are not above and not below.
+fn rounds(x: f64) -> (f64, f64) {
+    let power = 10f64.powf(x.log10().floor());
+    let at = |wanted: &dyn Fn(f64) -> bool| {
+        [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().filter(|y| wanted(*y)).collect::<Vec<_>>()
+    };
+    let below = at(&|y| y <= x * 1.000_001).last().copied().unwrap_or(power);
+    let above = at(&|y| y >= x * 0.999_999).first().copied().unwrap_or(10.0 * power);
+    (below, above)
+}
+
 fn number(x: f64) -> String {
     let text = if x.abs() >= 100.0 || x == x.trunc() { format!("{x:.0}") } else { format!("{x:.3}") };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
@@ -63,8 +74,8 @@ impl Scale {
         let high = values().fold(0.0, f64::max);
         if log {
             let low = values().fold(f64::MAX, f64::min).min(high);
-            let low = 10f64.powf(low.max(1e-6).log10().floor());
-            Scale { low, high: 10f64.powf(high.max(low * 1.01).log10().ceil()), log }
+            let low = rounds(low.max(1e-6)).0;
+            Scale { low, high: rounds(high.max(low * 1.5)).1, log }
         } else {
             let tick = step(high.max(1e-9));
             Scale { low: 0.0, high: (high.max(1e-9) / tick).ceil() * tick, log }
@@ -82,8 +93,12 @@ impl Scale {
 
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            let decades = (self.high / self.low).log10().round() as i32;
-            return (0..=decades).map(|d| self.low * 10f64.powi(d)).collect();
+            let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+            // Within two decades there is room for more than powers of ten.
+            let few = self.high / self.low <= 100.0;
+            let steps: &[f64] = if few { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let all = (first..=last).flat_map(|d| steps.iter().map(move |s| s * 10f64.powi(d)));
+            return all.filter(|y| (self.low * 0.999..=self.high * 1.001).contains(y)).collect();
         }
         let tick = step(self.high);
         (0..).map(|i| f64::from(i) * tick).take_while(|y| *y <= self.high * 1.0001).collect()
@@ -147,7 +162,10 @@ fn picture(axes: &Axes<'_>, lines: &[Line], ticks: &[(f64, String)], share: impl
         TOP + height / 2.0,
         escaped(axes.y)
     );
-    for (i, line) in lines.iter().enumerate() {
+    // The grey ones first, so that they lie below.
+    let grey = lines.iter().skip(NAMED).map(|line| ("many".to_string(), line));
+    let coloured = lines.iter().take(NAMED).enumerate().map(|(i, line)| (format!("c{i}"), line));
+    for (class, line) in grey.chain(coloured) {
         let points: Vec<String> = line
             .points
             .iter()
@@ -156,8 +174,7 @@ fn picture(axes: &Axes<'_>, lines: &[Line], ticks: &[(f64, String)], share: impl
             .collect();
         let _ = write!(
             out,
-            "<polyline class=\"c{}\" points=\"{}\"><title>{}</title></polyline>",
-            i % 8,
+            "<polyline class=\"{class}\" points=\"{}\"><title>{}</title></polyline>",
             points.join(" "),
             escaped(&line.name)
         );
@@ -227,10 +244,10 @@ pub fn bands(x: &str, states: &[&str], rows: &[(String, Vec<(f64, usize)>)]) -> 
 fn legend(out: &mut String, lines: &[Line]) {
     out.push_str("<p class=\"legend\">");
     for (i, line) in lines.iter().take(NAMED).enumerate() {
-        let _ = write!(out, "<span><i class=\"c{}\"></i>{}</span>", i % 8, escaped(&line.name));
+        let _ = write!(out, "<span><i class=\"c{i}\"></i>{}</span>", escaped(&line.name));
     }
     if lines.len() > NAMED {
-        let _ = write!(out, "<span>and {} more</span>", lines.len() - NAMED);
+        let _ = write!(out, "<span><i class=\"many\"></i>and {} more</span>", lines.len() - NAMED);
     }
     out.push_str("</p>");
 }
@@ -246,6 +263,24 @@ mod tests {
     #[test]
     fn steps_are_round_numbers() {
         assert_eq!([7.0, 48.0, 100.0, 0.3].map(step), [2.0, 10.0, 20.0, 0.1]);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_no_more_room_than_its_values_need() {
+        let scale = Scale::of(&[line(&[(0.0, 1005.0), (1.0, 1030.0)])], true);
+        assert_eq!((scale.low, scale.high, scale.ticks()), (1000.0, 2000.0, vec![1000.0, 2000.0]));
+        let scale = Scale::of(&[line(&[(0.0, 0.03), (1.0, 120.0)])], true);
+        let ticks: Vec<String> = scale.ticks().into_iter().map(number).collect();
+        assert_eq!((scale.low, scale.high, ticks), (0.02, 200.0, ["0.1", "1", "10", "100"].map(String::from).to_vec()));
+    }
+
+    #[test]
+    fn more_lines_than_colours_stay_grey_below_the_others() {
+        let many: Vec<Line> = (0..10).map(|_| line(&[(0.0, 1.0), (1.0, 2.0)])).collect();
+        let svg = lines(&Axes { x: "s", y: "ms", log: false }, &many);
+        assert_eq!(svg.matches("<polyline class=\"many\"").count(), 2);
+        assert!(svg.rfind("class=\"many\" points").unwrap() < svg.find("class=\"c0\" points").unwrap());
+        assert!(svg.contains("and 2 more"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use super::charts::{Axes, Line, bands, lines, percentiles};
+use super::charts::{Axes, Line, NAMED, bands, lines, percentiles};
 use super::summary;
 use crate::dtp::Regime;
 use crate::scenario::result::{FlowResult, Outcome, PathPoint, PortResult, jain};
@@ -19,6 +19,7 @@ polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.legend{display:flex;f
 .legend i{display:inline-block;width:1.1em;height:3px;margin-right:.4em;vertical-align:middle}
 polyline.c0{stroke:var(--c0)}polyline.c1{stroke:var(--c1)}polyline.c2{stroke:var(--c2)}polyline.c3{stroke:var(--c3)}polyline.c4{stroke:var(--c4)}polyline.c5{stroke:var(--c5)}polyline.c6{stroke:var(--c6)}polyline.c7{stroke:var(--c7)}
 rect.c0{fill:var(--c0)}rect.c1{fill:var(--c1)}rect.c2{fill:var(--c2)}rect.c3{fill:var(--c3)}rect.c4{fill:var(--c4)}
+polyline.many{stroke:var(--dim);stroke-width:1;opacity:.28}i.many{background:var(--dim);opacity:.5}
 i.c0{background:var(--c0)}i.c1{background:var(--c1)}i.c2{background:var(--c2)}i.c3{background:var(--c3)}i.c4{background:var(--c4)}i.c5{background:var(--c5)}i.c6{background:var(--c6)}i.c7{background:var(--c7)}
 ";
 
@@ -93,7 +94,7 @@ fn paths(out: &mut String, outcome: &Outcome) {
             points: path.points.iter().map(|p| (seconds(p), value(p))).collect(),
         };
         let all: Vec<Line> = outcome.paths.iter().map(line).collect();
-        lines(&Axes { x: "s", y, log: false }, &all)
+        lines(&Axes { x: "time, s", y, log: false }, &all)
     };
     section(out, "Congestion level", &over_time("depth code reported", &|p| f64::from(p.ece) / 32.0));
     section(out, "Paced rate", &over_time("Mbit/s of frames", &|p| p.rate * 8.0 / 1e6));
@@ -103,7 +104,7 @@ fn paths(out: &mut String, outcome: &Outcome) {
     let sources = outcome.paths.iter().map(|p| p.flows.iter().map(|f| &outcome.flows[*f]).collect()).collect();
     let each = flows.iter().map(|f| vec![*f]).collect();
     let fairness = [fairness("per source", sources, outcome), fairness("per flow", each, outcome)];
-    section(out, "Jain index", &lines(&Axes { x: "s", y: "1 is even", log: false }, &fairness));
+    section(out, "Jain index", &lines(&Axes { x: "time, s", y: "1 is even", log: false }, &fairness));
 }
 
 /// Jain's index of those that send, second by second, while more than one does.
@@ -132,9 +133,15 @@ pub fn escaped(text: &str) -> String {
 type Series = fn(&FlowResult, &Outcome) -> Vec<(f64, f64)>;
 
 fn over_time(flows: &[&FlowResult], outcome: &Outcome, y: &str, log: bool, series: Series) -> String {
-    let all: Vec<Line> = flows.iter().map(|f| Line { name: f.name.clone(), points: series(f, outcome) }).collect();
-    let shown: Vec<Line> = all.into_iter().filter(|l| !l.points.is_empty()).collect();
-    lines(&Axes { x: "s", y, log }, &shown)
+    // Of each group one before any other has a second: where there are more than colours, none is without.
+    let rank = |i: usize| flows[..i].iter().filter(|f| f.group == flows[i].group).count();
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    if flows.len() > NAMED {
+        order.sort_by_key(|i| rank(*i));
+    }
+    let all = order.into_iter().map(|i| Line { name: flows[i].name.clone(), points: series(flows[i], outcome) });
+    let shown: Vec<Line> = all.filter(|l| !l.points.is_empty()).collect();
+    lines(&Axes { x: "time, s", y, log }, &shown)
 }
 
 fn seconds(i: usize, outcome: &Outcome) -> f64 {
@@ -169,7 +176,7 @@ fn ports(
         Line { name: p.name.clone(), points: pairs.collect() }
     };
     let all: Vec<Line> = outcome.ports.iter().map(line).collect();
-    lines(&Axes { x: "s", y, log: false }, &all)
+    lines(&Axes { x: "time, s", y, log: false }, &all)
 }
 
 /// The seed's rows of percentiles.

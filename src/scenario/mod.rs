@@ -32,7 +32,7 @@ pub struct Scenario {
     pub steady_from: u64,
     /// Width of a step of the series over time, ns.
     pub interval: u64,
-    /// Ends as soon as every flow with a size is complete.
+    /// Ends as soon as every flow with a size is complete or given up.
     pub until_complete: bool,
     /// From the clients to the servers.
     pub nodes: Vec<Node>,

@@ -273,6 +273,15 @@ impl Simulation {
         }
     }
 
+    /// An end of a connection gave up: what was to be transferred never will be.
+    pub(super) fn given_up(&mut self, c: usize) {
+        let record = self.conversations[c].record;
+        let sized = matches!(self.conversations[c].app, App::Bulk { size: Some(_), .. });
+        if self.records[record].give_up(self.now) && sized {
+            self.open -= 1;
+        }
+    }
+
     /// A page begins: its objects wait, and every connection that is up takes one.
     fn page(&mut self, web: usize) {
         if !self.webs[web].running {

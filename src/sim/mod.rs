@@ -211,6 +211,9 @@ impl Simulation {
         end.filed = Instant::NEVER;
         if end.next_timer() <= now {
             end.on_timer(now);
+            if end.phase == tcp::Phase::Aborted {
+                self.given_up(c);
+            }
         }
         self.pump(c, server);
     }

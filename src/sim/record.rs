@@ -103,9 +103,19 @@ impl Record {
     }
 
     pub(super) fn complete(&mut self, now: Instant) -> bool {
-        let first = self.completed.is_none();
+        let first = self.completed.is_none() && !self.aborted;
         if first {
             self.completed = Some(now.since(self.started));
+        }
+        first
+    }
+
+    /// Notes that it never will be complete; gives whether that is news.
+    pub(super) fn give_up(&mut self, now: Instant) -> bool {
+        let first = self.completed.is_none() && !self.aborted;
+        if first {
+            self.aborted = true;
+            self.stopped(now);
         }
         first
     }

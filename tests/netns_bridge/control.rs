@@ -89,7 +89,7 @@ fn a_rate_that_moves_is_told_logged_and_decided_again() {
     let spec = |range| format!("\"cake bandwidth 20mbit autorate {range}\"");
     let (down, up) = (spec("2mbit 50mbit"), spec("5mbit 30mbit"));
     let bridge = rig.bridge(&format!("--name moves --down {down} --up {up} --autorate-log {}", log.display()));
-    let transfer = Transfer::start(&rig);
+    let transfer = rig.transfer();
     // Nothing is slower than the shaper here, so under load the rate goes up.
     let rates = || stats("moves").iter().map(|q| q["weir"]["autorate"]["rate"].as_u64().unwrap()).collect::<Vec<_>>();
     wait_until("the rate rises", || rates().iter().any(|r| *r > 2_500_000));

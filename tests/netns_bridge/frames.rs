@@ -9,7 +9,7 @@ use super::rig::Rig;
 use crate::live::{Ns, possible, wait_until};
 
 /// A socket for whole frames at an interface.
-fn at(ns: &Ns, nic: &str) -> Socket {
+pub(crate) fn at(ns: &Ns, nic: &str) -> Socket {
     let index = ns.nic(nic).index;
     let socket = Socket::from(ns.run(move || weir::sys::packet_socket(index).expect("root may")));
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
@@ -17,12 +17,12 @@ fn at(ns: &Ns, nic: &str) -> Socket {
 }
 
 /// Sends a frame at one end, as often as needed, until it comes out of the other as it is.
-fn passes(from: &Socket, to: &Socket, frame: &[u8]) -> bool {
+pub(crate) fn passes(from: &Socket, to: &Socket, frame: &[u8]) -> bool {
     passes_as(from, to, frame, frame)
 }
 
 /// The same for a frame that the receiving kernel shows otherwise.
-fn passes_as(from: &Socket, to: &Socket, frame: &[u8], expected: &[u8]) -> bool {
+pub(crate) fn passes_as(from: &Socket, to: &Socket, frame: &[u8], expected: &[u8]) -> bool {
     for _ in 0..20 {
         (&*from).write_all(frame).expect("the socket takes it");
         let mut seen = [0; 4096];

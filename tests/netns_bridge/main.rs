@@ -8,4 +8,5 @@ mod frames;
 mod life;
 #[path = "../live/mod.rs"]
 mod live;
+mod mb_ecn;
 mod rig;

@@ -8,8 +8,9 @@ flows=${1:-4}
 . "$repo/tools/net.sh"
 build_weir
 scratch=$(mktemp -d)
+modem='' distance=''
 at_end() {
-	for name in "$modem" "$distance"; do ip netns del "$name" 2>/dev/null || true; done
+	for name in $modem $distance; do ip netns del "$name" 2>/dev/null || true; done
 	rm -rf -- "$scratch"
 }
 net_up weirauto

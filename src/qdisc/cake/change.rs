@@ -43,8 +43,8 @@ impl Cake {
             }
             let tin = &mut self.tins[t];
             tin.leave_hosts(f);
-            let flow = &mut tin.flows[f];
-            flow.state = State::None;
+            tin.flows.forget(f);
+            let flow = &tin.flows[f];
             let (src_host, dst_host) = (flow.src_host, flow.dst_host);
             let hash = tin.flows.tag(f);
             let source = if self.fair & SOURCE != 0 { tin.sources.tag(src_host) } else { 0 };

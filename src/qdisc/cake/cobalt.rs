@@ -194,16 +194,23 @@ impl Vars {
         self.drop_next = self.drop_next.wrapping_add(scale(law.interval, self.inv));
     }
 
-    /// The queue was found empty (`spec/cake.md` §13.4). Gives whether BLUE went quiet.
+    /// The queue was found empty (`spec/cake.md` §13.4). Gives whether BLUE went quiet, and whether
+    /// nothing is left to decay, so that the queue can be forgotten.
     #[inline]
-    pub(super) fn queue_empty(&mut self, now: i64, law: &Law) -> bool {
+    pub(super) fn found_empty(&mut self, now: i64, law: &Law) -> (bool, bool) {
+        let quiet = (self.count != 0 || self.p_drop != 0) && self.decay(now, law);
+        self.dropping = false;
+        (quiet, self.p_drop == 0 && self.count == 0 && now >= self.drop_next)
+    }
+
+    #[inline(never)]
+    fn decay(&mut self, now: i64, law: &Law) -> bool {
         let mut quiet = false;
         if self.p_drop != 0 && now.wrapping_sub(self.blue_timer) > law.target as i64 {
             self.p_drop = self.p_drop.saturating_sub(BLUE_DOWN);
             self.blue_timer = now;
             quiet = self.p_drop == 0;
         }
-        self.dropping = false;
         if self.count != 0 && now.wrapping_sub(self.drop_next) >= 0 {
             self.count -= 1;
             self.step(law);
@@ -224,12 +231,6 @@ impl Vars {
         self.drop_next = now;
         self.count = self.count.max(1);
         active
-    }
-
-    /// Whether nothing is left to decay, so that an empty queue can be forgotten.
-    #[inline]
-    pub(super) fn at_rest(&self, now: i64) -> bool {
-        self.p_drop == 0 && self.count == 0 && now >= self.drop_next
     }
 }
 

@@ -78,20 +78,20 @@ fn blue_rises_on_overflow_and_falls_when_empty_at_most_once_per_target() {
     assert_eq!(vars.p_drop, 16_777_216, "more than a target must pass");
     assert!(!vars.queue_full(at(ms(5) + 1), &LAW));
     assert_eq!(vars.p_drop, 33_554_432);
-    assert!(!vars.queue_empty(at(ms(11)), &LAW));
+    assert!(!vars.found_empty(at(ms(11)), &LAW).0);
     assert_eq!((vars.p_drop, vars.count, vars.drop_next), (32_505_856, 0, 1_105_000_000));
-    vars.queue_empty(at(ms(120)), &LAW);
+    vars.found_empty(at(ms(120)), &LAW);
     assert_eq!(vars.p_drop, 31_457_280);
-    vars.queue_empty(at(ms(126)), &LAW);
+    vars.found_empty(at(ms(126)), &LAW);
     assert_eq!(vars.p_drop, 30_408_704);
 }
 
 #[test]
 fn blue_goes_quiet_when_its_probability_is_used_up() {
     let mut vars = Vars { p_drop: BLUE_DOWN, ..Vars::default() };
-    assert!(vars.queue_empty(T0, &LAW));
+    assert!(vars.found_empty(T0, &LAW).0);
     assert_eq!(vars.p_drop, 0);
-    assert!(!vars.queue_empty(2 * T0, &LAW));
+    assert!(!vars.found_empty(2 * T0, &LAW).0);
 }
 
 #[test]

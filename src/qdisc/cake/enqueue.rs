@@ -104,7 +104,7 @@ impl Cake {
 
     /// Puts a packet into its queue, and takes others out if memory is short (`spec/cake.md` §10,
     /// from step 2 on).
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&mut self, now: i64, frame: Frame, t: usize, f: u32, cx: &mut Cx<'_>) {
         let tin = &mut self.tins[t];
         if tin.backlog == 0 {

@@ -49,7 +49,7 @@ pub(super) struct Flow {
 const _: () = assert!(size_of::<Flow>() == 64, "a flow is one cache line");
 
 /// A list of flows. Only the predecessor of a flow behind the head is kept up to date: the head is
-/// taken without touching its successor.
+/// taken without touching its successor. Of an empty list only the head says so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u32,
@@ -69,37 +69,35 @@ impl List {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, flows: &mut Flows, f: u32) {
-        let tail = self.tail;
-        let flow = &mut flows.flows[f as usize];
+    pub(super) fn push(&mut self, flows: &mut [Flow], f: u32) {
+        let flow = &mut flows[f as usize];
         flow.next = NIL;
-        flow.previous = tail;
+        flow.previous = self.tail;
         if self.head == NIL {
             self.head = f;
         } else {
-            flows.flows[tail as usize].next = f;
+            flows[self.tail as usize].next = f;
         }
         self.tail = f;
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, flows: &Flows) {
-        self.head = flows.flows[self.head as usize].next;
-        if self.head == NIL {
-            self.tail = NIL;
-        }
+    pub(super) fn pop(&mut self, flows: &[Flow]) {
+        self.head = flows[self.head as usize].next;
     }
 
-    pub(super) fn remove(&mut self, flows: &mut Flows, f: u32) {
+    #[inline]
+    pub(super) fn remove(&mut self, flows: &mut [Flow], f: u32) {
+        let Flow { previous, next, .. } = flows[f as usize];
         if self.head == f {
-            return self.pop(flows);
+            self.head = next;
+            return;
         }
-        let (previous, next) = (flows.flows[f as usize].previous, flows.flows[f as usize].next);
-        flows.flows[previous as usize].next = next;
+        flows[previous as usize].next = next;
         if self.tail == f {
             self.tail = previous;
         } else {
-            flows.flows[next as usize].previous = previous;
+            flows[next as usize].previous = previous;
         }
     }
 }
@@ -151,11 +149,43 @@ impl Found {
 pub(super) struct Flows {
     flows: Box<[Flow]>,
     tags: Box<[u32]>,
+    /// Which ways of each set are in use, that is, in another state than [`State::None`]: a set can be
+    /// full without eight flows being looked at.
+    used: Box<[u8]>,
 }
 
 impl Flows {
     pub(super) fn new(queues: u32) -> Self {
-        Flows { flows: (0..queues).map(|_| Flow::default()).collect(), tags: vec![0; queues as usize].into() }
+        let n = queues as usize;
+        Flows {
+            flows: (0..n).map(|_| Flow::default()).collect(),
+            tags: vec![0; n].into(),
+            used: vec![0; n / WAYS].into(),
+        }
+    }
+
+    /// Memory for each queue, bytes, rounded up.
+    pub(super) const fn memory() -> usize {
+        size_of::<Flow>() + size_of::<u32>() + 1
+    }
+
+    /// An unused queue comes into use; its state is set by the caller.
+    #[inline]
+    pub(super) fn occupy(&mut self, f: u32) {
+        self.used[f as usize / WAYS] |= 1 << (f as usize % WAYS);
+    }
+
+    /// A queue falls out of use.
+    #[inline]
+    pub(super) fn forget(&mut self, f: u32) {
+        self.flows[f as usize].state = State::None;
+        self.used[f as usize / WAYS] &= !(1 << (f as usize % WAYS));
+    }
+
+    /// Whether a queue counts as used.
+    #[cfg(test)]
+    pub(super) fn is_used(&self, f: u32) -> bool {
+        self.used[f as usize / WAYS] >> (f as usize % WAYS) & 1 == 1
     }
 
     /// How many queues there are.
@@ -163,9 +193,10 @@ impl Flows {
         self.flows.len() as u32
     }
 
-    /// All queues.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
-        self.flows.iter_mut()
+    /// All queues. Who works with several takes this once, so that nothing is looked up twice.
+    #[inline]
+    pub(super) fn all(&mut self) -> &mut [Flow] {
+        &mut self.flows
     }
 
     /// The tag of a queue.
@@ -204,7 +235,7 @@ impl Flows {
             let f = first(tagged);
             return (f as u32, Found::Tagged { indirect: f != home, idle: self.flows[f].state == State::None });
         }
-        let free = ways(|way| self.flows[base + way].state == State::None);
+        let free = !self.used[base / WAYS];
         let f = if free == 0 { home } else { first(free) };
         self.tags[f] = hash;
         (f as u32, if free == 0 { Found::Collision } else { Found::Free })
@@ -239,12 +270,12 @@ mod tests {
         let mut flows = Flows::new(256);
         for leaves in [1, 2, 3, 4] {
             let mut list = List::default();
-            (0..5).for_each(|f| list.push(&mut flows, f));
-            list.pop(&flows);
-            list.remove(&mut flows, leaves);
+            (0..5).for_each(|f| list.push(flows.all(), f));
+            list.pop(flows.all());
+            list.remove(flows.all(), leaves);
             let left: Vec<u32> = (1..5).filter(|&f| f != leaves).collect();
             assert_eq!(order(&list, &flows), left);
-            list.push(&mut flows, 9);
+            list.push(flows.all(), 9);
             assert_eq!(order(&list, &flows).last(), Some(&9));
         }
     }
@@ -253,10 +284,10 @@ mod tests {
     fn a_list_that_ran_empty_starts_again() {
         let mut flows = Flows::new(256);
         let mut list = List::default();
-        list.push(&mut flows, 3);
-        list.pop(&flows);
+        list.push(flows.all(), 3);
+        list.pop(flows.all());
         assert_eq!(list.head(), None);
-        list.push(&mut flows, 5);
+        list.push(flows.all(), 5);
         assert_eq!(order(&list, &flows), [5]);
     }
 
@@ -268,12 +299,13 @@ mod tests {
             let (f, found) = flows.find(hash(i));
             assert_eq!((f, found), ((5 + i) % 8, Found::Free));
             flows[f].state = State::Bulk;
+            flows.occupy(f);
         }
         assert_eq!(flows.find(hash(0)), (5, Found::Direct));
         assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: false }));
         assert_eq!(flows.find(hash(8)), (5, Found::Collision));
         assert_eq!(flows.tag(5), hash(8));
-        flows[7].state = State::None;
+        flows.forget(7);
         assert_eq!(flows.find(hash(2)), (7, Found::Tagged { indirect: true, idle: true }));
         assert_eq!(flows.find(hash(9)), (7, Found::Free), "a tag does not hold a queue that nobody uses");
     }

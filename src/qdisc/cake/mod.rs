@@ -12,14 +12,22 @@
 //!
 //! # Memory
 //! All of it is taken by [`Cake::new`] and none after: eight tins, each with 64 bytes of state, a
-//! tag and 12 bytes of host tables per queue, and 12 bytes for the heap; [`Params::memory`] sums up.
+//! tag, a bit and 12 bytes of host tables per queue, and 12 bytes for the heap; [`Params::memory`] sums
+//! up.
 //!
 //! # Cache lines
 //! For a packet that joins a standing queue and for one that leaves it, beside cake's and its tin's
 //! own few lines, which stay in the first-level cache: its record; the record before it in its queue
-//! (link; on leaving, none); the flow; a sixteenth of a line each of the tags and of the backlogs. A
-//! packet that opens an idle flow touches instead of the record before it two lines of host tags,
-//! two of host counts, and the flow at the end of the list.
+//! (link; on leaving, none); the flow; a sixteenth of a line each of the tags and of the backlogs.
+//!
+//! A packet that opens an idle flow touches, instead of the record before it, the last of the new
+//! flows, the two neighbours that it had among the decaying ones, and the bulk counts of its two hosts.
+//! Their tags are looked at, and the hosts hashed, only if the queue was another's before. Each
+//! departure looks at the oldest decaying flow and moves it behind the youngest.
+//!
+//! A flow that is not where its hash points to is sought in the one line of tags that its set has; that
+//! a set is full is a byte's matter. With up to 1024 flows all of this is in the second-level cache, and
+//! what a packet costs is instructions: reading these lines ahead of time was tried and gained nothing.
 
 mod ack_filter;
 mod autorate;

@@ -296,7 +296,7 @@ impl Default for Params {
 impl Params {
     /// Memory that [`super::Cake`] takes for itself when it is built, in bytes.
     pub fn memory(&self) -> usize {
-        let per_queue = size_of::<super::flows::Flow>() + 4 + 2 * (4 + 2) + 12;
+        let per_queue = super::flows::Flows::memory() + 2 * (4 + 2) + 12;
         super::TINS * (self.queues as usize * per_queue + size_of::<super::tins::Tin>())
     }
 

@@ -187,6 +187,7 @@ impl Bench {
             for f in 0..tin.flows.len() {
                 let flow = &tin.flows[f];
                 counts[flow.state as usize] += 1;
+                assert_eq!(tin.flows.is_used(f), flow.state != State::None);
                 let mut in_flow = 0;
                 for slot in flow.queue.iter(&self.pool) {
                     packets += 1;

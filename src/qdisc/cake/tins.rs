@@ -185,21 +185,25 @@ impl Tin {
     /// of the directions that count, `dither` is a 16-bit draw.
     #[inline]
     pub(super) fn flow_quantum(&self, f: u32, fair: u8, dither: u16) -> i32 {
+        let quantum = u32::from(self.flow_quantum);
+        let load = if fair == 0 { 1 } else { self.load(f, fair) };
+        let share = if load <= 1 { 65_535 } else { 65_535 / u32::from(load) };
+        ((quantum * share + u32::from(dither)) >> 16) as i32
+    }
+
+    /// Bulk flows of the busier of a flow's hosts.
+    #[inline]
+    fn load(&self, f: u32, fair: u8) -> u16 {
         let flow = &self.flows[f];
-        let mut load = 1;
-        if fair & SOURCE != 0 {
-            load = load.max(self.sources.bulk(flow.src_host));
-        }
-        if fair & DESTINATION != 0 {
-            load = load.max(self.destinations.bulk(flow.dst_host));
-        }
-        let share = if load == 1 { 65_535 } else { 65_535 / u32::from(load) };
-        ((u32::from(self.flow_quantum) * share + u32::from(dither)) >> 16) as i32
+        let source = if fair & SOURCE != 0 { self.sources.bulk(flow.src_host) } else { 0 };
+        let destination = if fair & DESTINATION != 0 { self.destinations.bulk(flow.dst_host) } else { 0 };
+        source.max(destination)
     }
 
     /// A packet came to a flow that is not in its turn (`spec/cake.md` §10 step 7).
     pub(super) fn wake_flow(&mut self, f: u32, fair: u8, random: &mut Random) {
-        let flow = &mut self.flows[f];
+        let flows = self.flows.all();
+        let flow = &mut flows[f as usize];
         match flow.state {
             State::Sparse | State::Bulk => {}
             State::SparseWait => {
@@ -211,11 +215,14 @@ impl Tin {
             idle @ (State::None | State::Decaying) => {
                 flow.state = State::Sparse;
                 if idle == State::Decaying {
-                    self.decayed.remove(&mut self.flows, f);
+                    self.decayed.remove(flows, f);
                     self.decaying -= 1;
                 }
-                self.new.push(&mut self.flows, f);
+                self.new.push(flows, f);
                 self.sparse += 1;
+                if idle == State::None {
+                    self.flows.occupy(f);
+                }
                 self.flows[f].deficit = self.flow_quantum(f, fair, random.u16());
             }
         }
@@ -227,16 +234,6 @@ impl Tin {
     pub(super) fn next_flow(&self, first: bool) -> Option<u32> {
         let decayed = self.decayed.head();
         if first { decayed } else { None }.or(self.new.head()).or(self.old.head()).or(decayed)
-    }
-
-    /// Takes the flow that was chosen, the head of its list, out of that list.
-    #[inline]
-    fn leave_list(&mut self, was: State) {
-        match was {
-            State::Decaying => self.decayed.pop(&self.flows),
-            State::Sparse => self.new.pop(&self.flows),
-            _ => self.old.pop(&self.flows),
-        }
     }
 
     /// A flow has used up its deficit: it gets a quantum and goes to the end of the line
@@ -256,32 +253,48 @@ impl Tin {
             }
         }
         let quantum = self.flow_quantum(f, fair, random.u16());
-        self.flows[f].deficit += quantum;
-        self.leave_list(was);
-        self.old.push(&mut self.flows, f);
+        let flows = self.flows.all();
+        flows[f as usize].deficit += quantum;
+        match was {
+            State::Decaying => self.decayed.pop(flows),
+            State::Sparse => self.new.pop(flows),
+            _ => self.old.pop(flows),
+        }
+        self.old.push(flows, f);
     }
 
     /// A flow was found empty: it decays, or is forgotten (`spec/cake.md` §12.4 step 4).
     #[inline]
     pub(super) fn retire(&mut self, f: u32, now: i64) {
-        let flow = &mut self.flows[f];
-        self.unresponsive -= u32::from(flow.cobalt.queue_empty(now, &self.law));
-        let rests = flow.cobalt.at_rest(now);
-        let was = flow.state;
-        flow.state = if rests { State::None } else { State::Decaying };
-        self.leave_list(was);
-        match was {
+        let flows = self.flows.all();
+        let flow = &mut flows[f as usize];
+        let (quiet, rests) = flow.cobalt.found_empty(now, &self.law);
+        self.unresponsive -= u32::from(quiet);
+        match std::mem::replace(&mut flow.state, State::Decaying) {
+            State::Decaying => {
+                self.decayed.pop(flows);
+                self.decaying -= 1;
+            }
+            State::Sparse => {
+                self.new.pop(flows);
+                self.sparse -= 1;
+            }
             State::Bulk => {
+                self.old.pop(flows);
                 self.bulk -= 1;
                 self.leave_hosts(f);
             }
-            State::Sparse | State::SparseWait => self.sparse -= 1,
-            State::Decaying => self.decaying -= 1,
-            State::None => {}
+            State::SparseWait => {
+                self.old.pop(flows);
+                self.sparse -= 1;
+            }
+            State::None => self.old.pop(flows),
         }
-        if !rests {
+        if rests {
+            self.flows.forget(f);
+        } else {
             self.decaying += 1;
-            self.decayed.push(&mut self.flows, f);
+            self.decayed.push(self.flows.all(), f);
         }
     }
 
@@ -312,7 +325,7 @@ impl Tin {
     pub(super) fn reset_hosts(&mut self) {
         self.sources.reset_counts();
         self.destinations.reset_counts();
-        self.flows.iter_mut().for_each(|f| f.counted = 0);
+        self.flows.all().iter_mut().for_each(|f| f.counted = 0);
     }
 }
 
