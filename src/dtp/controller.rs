@@ -145,8 +145,8 @@ const STEP: u64 = UPDATE / 16;
 /// Updates over which it is judged whether the flows use the rate.
 const HISTORY: usize = 4;
 
-/// Reports that rise to no more than this, two packets, say nothing of what comes.
-const NOISE: u16 = 128;
+/// Reports that rise to no more than this, four packets, say nothing of what comes.
+const NOISE: u16 = 256;
 /// Heartbeats whose time is remembered.
 const BEATS: usize = 64;
 

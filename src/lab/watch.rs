@@ -81,7 +81,7 @@ impl Watch {
                 srtt: u64::from(info.rtt_us) * MICROSECOND,
                 timeout: u64::from(info.rto_us) * MICROSECOND,
                 retransmissions: u64::from(info.retransmits),
-                inner: 0.0,
+                inner: megabits_paced(info),
             });
         }
         seen.last = info;
@@ -91,6 +91,11 @@ impl Watch {
     pub fn take(&self, course: &Course) -> Seen {
         std::mem::replace(&mut *self.lock(), Seen::nothing(course))
     }
+}
+
+/// What the control steers by here: the rate at which the kernel paces the flow, Mbit/s; 0 if it does not.
+fn megabits_paced(info: TcpInfo) -> f64 {
+    if info.pacing_rate == u64::MAX { 0.0 } else { info.pacing_rate as f64 * 8.0 / 1e6 }
 }
 
 /// Looks at all of them until the run is over.

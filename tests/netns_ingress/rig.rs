@@ -132,21 +132,25 @@ impl Rig {
         })
     }
 
-    /// Says what the host has more, and what less, than it had. What the kernel settles in its own time is waited for.
-    pub(crate) fn differs_from(&self, before: &str) -> Vec<String> {
-        let (mut now, mut tries) = (self.belongings(), 0);
-        while now != before && tries < 100 {
+    /// Says what the host has more, and what less, than it had, when it has it at `at`. What the kernel settles in its own
+    /// time is waited for.
+    pub(crate) fn differs_from(&self, before: &str, at: &str) -> Vec<String> {
+        let mut tries = 0;
+        loop {
+            let now = self.belongings().replace(at, "wan");
+            let not_in = |a: &str, b: &str, sign: &str| -> Vec<String> {
+                a.lines().filter(|l| !b.lines().any(|other| other == *l)).map(|l| format!("{sign} {l}")).collect()
+            };
+            let mut all = [not_in(before, &now, "-"), not_in(&now, before, "+")].concat();
+            if all.is_empty() && at == "wan" && now != before {
+                all.push(format!("another order: {now}"));
+            }
+            tries += 1;
+            if all.is_empty() || tries == 100 {
+                return all;
+            }
             thread::sleep(Duration::from_millis(20));
-            (now, tries) = (self.belongings(), tries + 1);
         }
-        let not_in = |a: &str, b: &str, sign: &str| -> Vec<String> {
-            a.lines().filter(|l| !b.lines().any(|other| other == *l)).map(|l| format!("{sign} {l}")).collect()
-        };
-        let mut all = [not_in(before, &now, "-"), not_in(&now, before, "+")].concat();
-        if all.is_empty() && now != before {
-            all.push(format!("another order: {now}"));
-        }
-        all
     }
 
     /// A transfer from behind the host to the far end of WAN.

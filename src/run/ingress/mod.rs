@@ -147,6 +147,9 @@ impl Ingress {
         if wanted.moves && !adopted {
             ingress.go_there()?;
         }
+        if let Some(value) = sysctl::get(&wan.name, sysctl::ACCEPT_DAD) {
+            sysctl::set(&ingress.host, sysctl::ACCEPT_DAD, &value)?;
+        }
         Ok((ingress, bridge))
     }
 
@@ -205,15 +208,12 @@ impl Ingress {
             pair::make(wan, host, &self.record.peer).map_err(when(format_args!("cannot make the pair {host}")))?;
         pair::finish_frames(host)?;
         sysctl::copy(&wan.name, host).map_err(when(format_args!("the settings of {host}")))?;
-        // The link has been asked for the address of its own already, by WAN.
+        // The link has been asked for the address that it makes of WAN's, and for those that move, by WAN.
         sysctl::set(host, sysctl::ACCEPT_DAD, "0")?;
         // weir's end has nothing to say of itself.
         sysctl::set(&self.record.peer, sysctl::DISABLE_IPV6, "1")?;
         for (index, name) in [(host_index, host), (peer_index, &self.record.peer)] {
             netlink::set_up(index).map_err(when(format_args!("cannot set {name} up")))?;
-        }
-        if let Some(value) = sysctl::get(&wan.name, sysctl::ACCEPT_DAD) {
-            sysctl::set(host, sysctl::ACCEPT_DAD, &value)?;
         }
         Ok(())
     }
@@ -240,8 +240,6 @@ impl Ingress {
             [] => Ok(()),
             failures => Err(failed(failures.join("; "))),
         };
-        // Nor for those that move.
-        sysctl::set(&host, sysctl::ACCEPT_DAD, "0").map_err(failed)?;
         put(&self.record.carried)?;
         self.record.carried.take_off().map_err(failed)?;
         sysctl::set(&wan, sysctl::DISABLE_IPV6, "1").map_err(failed)?;
@@ -250,9 +248,6 @@ impl Ingress {
         let missing = self.record.carried.missing_on(index, &host).map_err(|e| failed(e.to_string()))?;
         if !missing.is_empty() {
             return Err(failed(format!("the kernel does not show {} there", missing.join(", "))));
-        }
-        if let Some(value) = self.record.sysctls.get(sysctl::ACCEPT_DAD) {
-            sysctl::set(&host, sysctl::ACCEPT_DAD, value).map_err(failed)?;
         }
         self.record.phase = Phase::Moved;
         self.record.write(directory)?;
