@@ -2,8 +2,8 @@
 //!
 //! Memory is fixed and nothing is allocated for a frame: the notes go into a buffer that the control
 //! thread exchanges for an empty one. A header is looked at only while there is credit, which comes at
-//! one frame in 50 µs: at 20 000 looks a second and side, the rest of a flood passes unseen. A
-//! look takes about 25 ns (`cargo bench --bench core -- autorate`), so at most a thousandth of a core.
+//! one frame in 50 µs: at 20 000 looks a second and side, the rest of a flood passes unseen. What a look
+//! takes: `cargo bench --bench core -- autorate tap`.
 
 use crate::rng::SplitMix64;
 use crate::time::{Instant, MICROSECOND, MILLISECOND};
