@@ -277,9 +277,7 @@ impl Matcher {
         flow.rtt = rtt;
         let host = entry!(self.hosts, g.hosts[0], g.at);
         let silence = self.silences.iter().map(|(from, to)| to.since((*from).max(sent))).max().unwrap_or(0);
-        if let Some(base) = host.base.get()
-            && silence >= SILENCE.max(3 * base)
-        {
+        if host.base.get().is_some_and(|base| silence >= SILENCE.max(3 * base)) {
             self.stale += 1;
             return;
         }

@@ -111,17 +111,15 @@ impl Tap {
     #[inline]
     pub fn arrived(&mut self, now: Instant, len: u32, network: &[u8]) {
         self.arrived_bytes += u64::from(len);
-        if let Some(before) = self.last_arrival
-            && now.since(before) >= SILENCE
-        {
+        if let Some(before) = self.last_arrival.filter(|before| now.since(*before) >= SILENCE) {
             self.note(Note::Silence(before, now));
         }
         // Stamps of the XDP hook may be a little out of order.
         self.last_arrival = self.last_arrival.max(Some(now));
-        if self.throttles[0].may(now)
-            && let Some(glimpse) = self.look(now, network)
-        {
-            self.note(Note::Arrived(glimpse));
+        if self.throttles[0].may(now) {
+            if let Some(glimpse) = self.look(now, network) {
+                self.note(Note::Arrived(glimpse));
+            }
         }
     }
 
@@ -129,10 +127,10 @@ impl Tap {
     #[inline]
     pub fn left(&mut self, now: Instant, len: u32, network: &[u8]) {
         self.left_bytes += u64::from(len);
-        if self.throttles[1].may(now)
-            && let Some(glimpse) = self.look(now, network)
-        {
-            self.note(Note::Left(glimpse));
+        if self.throttles[1].may(now) {
+            if let Some(glimpse) = self.look(now, network) {
+                self.note(Note::Left(glimpse));
+            }
         }
     }
 

@@ -77,9 +77,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     }
     let params = args.common.builtin().map_or(&[][..], |b| b.params);
     let foreign = params.iter().find(|p| p.name == "sender" && p.default != "all" && !senders.contains(&p.default));
-    if let Some(p) = foreign
-        && args.common.default_param("sender", "dctcp")
-    {
+    if let Some(p) = foreign.filter(|_| args.common.default_param("sender", "dctcp")) {
         eprintln!("weir: the kernel's TCP has no {}; taken instead: --param sender=dctcp", p.default);
     }
     let cases = args.common.cases(&senders)?;

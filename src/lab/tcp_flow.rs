@@ -138,11 +138,7 @@ fn connect(task: &Task, course: &Course, asks: &Mutex<()>) -> io::Result<Option<
         std::fs::write(ECN, if task.tcp.ecn { "1" } else { "2" })?;
         socket.connect(&task.at.into())
     };
-    if let Err(e) = begun
-        && e.raw_os_error() != Some(libc::EINPROGRESS)
-    {
-        return Err(e);
-    }
+    begun.or_else(|e| if e.raw_os_error() == Some(libc::EINPROGRESS) { Ok(()) } else { Err(e) })?;
     let a_moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     loop {
         let mut fds = [PollFd::new(&socket, PollFlags::OUT)];

@@ -101,9 +101,7 @@ fn send(socket: &UdpSocket, task: &Task, course: &Course) -> Result<End, Error> 
         // What the kernel does not take is lost like any other.
         let _ = socket.send(&bytes);
         due += gap;
-        if let Some((on, off)) = phases
-            && due >= until
-        {
+        if let Some((on, off)) = phases.filter(|_| due >= until) {
             due = until + exponential(&mut random, off);
             until = due + exponential(&mut random, on);
         }

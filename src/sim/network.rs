@@ -194,9 +194,7 @@ impl Network {
         if port.busy {
             return;
         }
-        if let Some(at) = port.pipeline.next_event().filter(|at| *at > now)
-            && at != port.watchdog
-        {
+        if let Some(at) = port.pipeline.next_event().filter(|at| *at > now && *at != port.watchdog) {
             port.watchdog = at;
             events.at(at, Event::Watchdog(p as u32));
         }

@@ -42,8 +42,8 @@ kernel_down() {
 
 # What weir has sent upward, and at which second of its run.
 sent() {
-	"$weir" stats -j | awk '{ gsub(",", "") } /"direction": "up"/ { up = 1 } up && /"seconds"/ { at = $2 }
-		up && /"sent": {/ { here = 1 } here && /"bytes"/ { print $2, at; exit }'
+	"$weir" stats -j | tr -d ' \n' | tr ',{' '\n\n' | awk -F: '/"direction":"up"/ { up = 1 } up && /"seconds"/ { at = $2 }
+		up && /"sent":/ { here = 1 } here && /"bytes"/ { print $2, at; exit }'
 }
 
 title "tbf, weir beside the kernel, Mbit/s of payload; $repeats turns of $seconds s"

@@ -240,11 +240,12 @@ impl Carried {
         };
         // The last first: with the first address of a subnet the others would go, too.
         for item in self.addresses.iter().rev() {
-            if let RouteNetlinkMessage::NewAddress(message) = item.message().map_err(failed(&item.what))?
-                && message.header.family == AddressFamily::Inet
-            {
-                let gone = netlink::change(RouteNetlinkMessage::DelAddress(message), 0);
-                allow(gone, &[libc::EADDRNOTAVAIL]).map_err(failed(&item.what))?;
+            match item.message().map_err(failed(&item.what))? {
+                RouteNetlinkMessage::NewAddress(message) if message.header.family == AddressFamily::Inet => {
+                    let gone = netlink::change(RouteNetlinkMessage::DelAddress(message), 0);
+                    allow(gone, &[libc::EADDRNOTAVAIL]).map_err(failed(&item.what))?;
+                }
+                _ => {}
             }
         }
         for item in &self.neighbours {

@@ -356,9 +356,8 @@ fn give_back(nic: &NicFacts, directory: &Path) -> Result<(), Error> {
 /// Removes what is left of a record whose WAN is gone.
 fn forget(record: &Record, directory: &Path) -> Result<(), Error> {
     // After a restart of the machine, an interface of that name is another one.
-    if record.is_current()
-        && let Some(pair) = find_pair(&record.peer)?
-    {
+    let pair = if record.is_current() { find_pair(&record.peer)? } else { None };
+    if let Some(pair) = pair {
         netlink::delete_link(pair.peer).map_err(when(format_args!("cannot remove {}", record.peer)))?;
     }
     Ok(record.remove(directory)?)

@@ -93,10 +93,8 @@ impl NicGuard {
         }
         let file = file_of(&facts, directory)?;
         let left_over = read_kept(&file).filter(|kept| kept.is_of(&facts));
-        if let Some(kept) = &left_over
-            && kept.owner.pid != process::id()
-            && kept.owner.is_alive()
-        {
+        let others = |kept: &&Kept| kept.owner.pid != process::id() && kept.owner.is_alive();
+        if let Some(kept) = left_over.as_ref().filter(others) {
             let pid = kept.owner.pid;
             return Err(Error(format!(
                 "{} is in the hands of a running weir, pid {pid}; to end it: kill {pid}",

@@ -108,9 +108,8 @@ impl Bbr {
             self.round += 1;
             self.round_end = ack.total_delivered;
         }
-        if let Some(rate) = ack.sample.rate()
-            && (!ack.sample.before.app_limited || rate >= self.bandwidth.get())
-        {
+        let known = self.bandwidth.get();
+        if let Some(rate) = ack.sample.rate().filter(|rate| !ack.sample.before.app_limited || *rate >= known) {
             self.bandwidth.update(self.round, rate);
         }
         new_round
