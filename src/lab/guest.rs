@@ -47,7 +47,7 @@ pub fn kernel() -> Result<PathBuf, Error> {
         return Ok(path);
     }
     Err(Error(format!(
-        "no guest for virtual time at {}; once a machine, ten minutes: sudo tools/guest (in weir's source)",
+        "no guest for virtual time at {}; once a machine, some minutes: sudo tools/guest (in weir's source)",
         path.display()
     )))
 }

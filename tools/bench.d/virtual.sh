@@ -2,9 +2,9 @@
 # in turns, and the spread of each against itself.
 # shellcheck shell=bash disable=SC2154
 
-repeats=${1:-5}
-seconds=${2:-20}
-rate=${3:-50mbit}
+repeats=${1:-2}
+seconds=${2:-10}
+rate=${3:-20mbit}
 . "$repo/tools/net.sh"
 build_weir
 "$repo/tools/guest" where >/dev/null
