@@ -189,6 +189,28 @@ fn datagrams_show_no_round_trip_and_that_is_said() {
     assert!(all.iter().all(|d| d.from == d.to));
 }
 
+/// A call of 256 kbit/s in bursts of two seconds for ten minutes, on a link that would carry five times the rate, beside a
+/// connection that now and then shows a round trip, with 15 ms of noise on the way.
+#[test]
+fn steady_low_traffic_is_not_starved_by_a_rate_that_decays() {
+    let shaped = SHAPED
+        .replace("cake bandwidth 20mbit autorate 2mbit 50mbit", "cake bandwidth 1mbit autorate 100kbit 5mbit")
+        .replace("line = \"20mbit\"", "line = \"5mbit\"")
+        .replace("down = \"pfifo limit 1000\"", "down = \"netem delay 8ms 7ms ordered | pfifo limit 1000\"");
+    let radio =
+        "[[flow]]\nname = \"radio\"\napp = \"on-off\"\nrate = \"256kbit\"\non = \"2s\"\noff = \"2s\"\npacket = 400\n";
+    let asking =
+        "[[flow]]\nname = \"asking\"\napp = \"request\"\nsender = \"cubic\"\nresponse = \"4000\"\nthink = \"1s\"\n";
+    let text = format!("duration = \"600s\"\n{shaped}{radio}{asking}");
+    let (scenario, _) = file::read(&text, &sim::SENDERS).map_err(|p| p.render("test", &text)).unwrap();
+    let o = sim::build(&scenario, 1, Link::default()).unwrap().run(None);
+    let shaper = o.ports.iter().find(|p| p.name == "rt.down").expect("it has a queue");
+    assert_eq!(shaper.drops[0], 0, "{}", story(&o));
+    let longest = shaper.depth.iter().map(|d| d.worst).max().expect("packets came");
+    assert!(longest < 50 * MILLISECOND, "{longest} ns\n{}", story(&o));
+    assert!(extremes(&o, DOWN, 1, 600).0 > 0.256, "{}", story(&o));
+}
+
 #[test]
 fn a_longer_way_is_learned_within_five_seconds_under_load() {
     for way in [DOWN, UP] {
