@@ -195,7 +195,7 @@ fn answer(request: Request, instance: &mut dyn Instance) -> Result<Value, String
             Ok(json!({ "files": files }))
         }
         Request::Log { directory, seconds } => {
-            if !directory.is_absolute() || !(seconds > 0.0 && seconds <= 1e9) {
+            if !(directory.is_absolute() && seconds > 0.0 && seconds <= 1e9) {
                 return Err("a log wants an absolute path and a number of seconds".into());
             }
             instance.log(&directory, seconds).map(|()| Value::Null)

@@ -60,7 +60,12 @@ fn a_log_from_the_start_has_what_the_statistics_count_and_can_be_decided_again()
 
     let dropped = [holds_together(&directory, "down"), holds_together(&directory, "up")];
     for (i, dropped) in dropped.into_iter().enumerate() {
-        assert_eq!(report["directions"][i]["dropped"]["packets"].as_u64(), Some(dropped), "{:#}", report["directions"][i]);
+        assert_eq!(
+            report["directions"][i]["dropped"]["packets"].as_u64(),
+            Some(dropped),
+            "{:#}",
+            report["directions"][i]
+        );
     }
     assert!(dropped[0] > 0, "CoDel had something to do");
 
