@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::Error;
+use super::congestion_control::{DCTCP_ECT1, is_replaced};
 use super::course::{Course, Meter};
 use super::space::Space;
 use super::watch::Watch;
@@ -36,6 +37,8 @@ pub struct Task {
     pub tcp: Tcp,
     /// What the kernel calls its congestion control.
     pub control: String,
+    /// Whether its packets have ECT(1) where the kernel says ECT(0).
+    pub ect1: bool,
     /// Code point.
     pub dscp: u8,
     /// Seed of what is random in it.
@@ -78,6 +81,7 @@ impl Task {
         match self.app {
             App::Dtp(_) => "dtp",
             _ if self.is_udp() => "udp",
+            _ if self.ect1 => DCTCP_ECT1,
             _ => &self.tcp.sender,
         }
     }
@@ -184,6 +188,7 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
         stop: flow.stop.unwrap_or(scenario.duration).min(scenario.duration),
         control: flow.tcp.sender.clone(),
         tcp: flow.tcp.clone(),
+        ect1: is_replaced(&flow.tcp.sender),
         dscp: flow.dscp,
         seed: random.u64(),
         client: flow.client,
@@ -195,6 +200,9 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
 /// What a scenario says and the kernel's TCP does not take from us, for people.
 pub fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut out = Vec::new();
+    if scenario.flows.iter().any(|f| is_replaced(&f.tcp.sender)) {
+        out.push(format!("this kernel has no prague: {DCTCP_ECT1}, DCTCP with ECT(1), takes its place"));
+    }
     for flow in &scenario.flows {
         let d = Tcp::default();
         let mut said = |there: bool, word: &str| {

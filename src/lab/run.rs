@@ -114,13 +114,16 @@ impl Run {
         let scenario = order.scenario;
         let mut tasks = flows::tasks(scenario, order.seed)?;
         let plans = dtp::flow::plans(&tasks, scenario)?;
-        let wants_dctcp = |t: &flows::Task| t.is_tcp() && t.tcp.sender == DCTCP;
+        let wants_dctcp = |t: &flows::Task| t.is_tcp() && (t.tcp.sender == DCTCP || t.ect1);
         let dctcp = tasks.iter().any(wants_dctcp).then(Dctcp::get).transpose()?;
         for (task, dctcp) in tasks.iter_mut().filter(|t| wants_dctcp(t)).zip(dctcp.iter().cycle()) {
             task.control = dctcp.name().into();
         }
         let mut about = machine::facts();
         let topology = Topology::build(scenario, order.row.len())?;
+        if tasks.iter().any(|t| t.ect1) {
+            topology.let_hosts_say_ect1()?;
+        }
         about["offloads"] = machine::offloads(&topology.hosts[0]);
         let routers = start_routers(&topology, order.row, order.manner)?;
         let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();

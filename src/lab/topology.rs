@@ -85,6 +85,21 @@ impl Topology {
     }
 }
 
+impl Topology {
+    /// From now on marked sockets of all hosts send ECT(1) where the kernel says ECT(0).
+    ///
+    /// # Errors
+    /// The kernel does not take the program for it.
+    pub fn let_hosts_say_ect1(&self) -> Result<(), Error> {
+        let attach = || {
+            let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
+            let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
+            crate::port::xdp::ect1::attach(nic.index).map_err(Error::when("ECT(1), which needs kernel 6.6"))
+        };
+        self.hosts.iter().try_for_each(|host| host.run(attach)?)
+    }
+}
+
 /// A namespace in which nobody speaks unasked.
 fn quiet_space(v6: bool) -> Result<Space, Error> {
     let space = Space::new()?;

@@ -248,8 +248,14 @@ fn application(flow: &Flow) -> App {
         scenario::App::Constant { rate, packet, up } => {
             App::Datagrams { up, packet, gap: scenario::gap(rate, packet), ds, phases: None, until, running: false }
         }
-        scenario::App::OnOff { rate, packet, up, on, off } => {
-            App::Datagrams { up, packet, gap: scenario::gap(rate, packet), ds, phases: Some((on, off)), until, running: false }
-        }
+        scenario::App::OnOff { rate, packet, up, on, off } => App::Datagrams {
+            up,
+            packet,
+            gap: scenario::gap(rate, packet),
+            ds,
+            phases: Some((on, off)),
+            until,
+            running: false,
+        },
     }
 }

@@ -218,12 +218,7 @@ impl Sink {
         Sink { paths: Vec::new(), index: BTreeMap::new(), flows: Vec::new(), course: Arc::clone(course) }
     }
 
-    fn add(
-        &mut self,
-        plan: &Plan,
-        flows: impl Iterator<Item = (Told, Outflow)>,
-        told: Sender<Result<Noted, Error>>,
-    ) {
+    fn add(&mut self, plan: &Plan, flows: impl Iterator<Item = (Told, Outflow)>, told: Sender<Result<Noted, Error>>) {
         let from = topology::mac(plan.ends[0]);
         for (told, out) in flows {
             let known = Inflow {
