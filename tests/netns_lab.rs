@@ -333,5 +333,6 @@ fn prague_is_dctcp_with_ect1_and_so_marked_where_only_ect1_is() {
     let [scalable, classic] = &summary["flows"].as_array().expect("flows")[..] else { panic!("{summary}") };
     assert_eq!((&scalable["sender"], &classic["sender"]), (&json!("dctcp-ect1"), &json!("dctcp")));
     assert!(scalable["acked_marked"].as_u64() > Some(0), "{scalable}");
+    assert!(summary["ports"][0]["marks"].as_u64() > Some(0), "{summary}");
     assert_eq!(classic["acked_marked"], 0, "a pfifo marks nobody else: {classic}");
 }

@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_writer_goes_at_its_rate_and_blocks_at_64_packets() {
-        let at = |ns| Instant::from_nanos((1 << 40) + ns);
+        let at = |ns: u64| Instant::from_nanos((1 << 40) + ns);
         let mut w = Writer::new(100, at(0));
         w.advance(at(250));
         assert_eq!((w.waiting, w.next()), (3, at(300)));
