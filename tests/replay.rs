@@ -212,3 +212,28 @@ fn frames_of_another_link_are_refused() {
     let done = replay(&folder, &writer.into_writer(), "pfifo", &[]);
     assert!(text(&done.stderr).contains("only Ethernet can be replayed"), "{}", text(&done.stderr));
 }
+
+#[test]
+fn a_duplicate_is_the_same_frame_again() {
+    let folder = Folder::new("duplicate");
+    // More than the replay begins with room for: each is inside, and so is its twin.
+    let frames: Vec<Vec<u8>> = (0..1500).map(|_| frame(0)).collect();
+    let qdisc = "netem delay 10s duplicate 100% limit 4000";
+    let done = replay(&folder, &pcap(&frames, TsResolution::MicroSecond), qdisc, &[]);
+    assert!(text(&done.stderr).contains("3000 frames, 3000 sent"), "{}", text(&done.stderr));
+    let left = left(&folder);
+    assert_eq!(left.len(), 3000);
+    assert!(left.iter().all(|(_, bytes, _)| *bytes == frames[0]));
+}
+
+#[test]
+fn a_discipline_with_a_clock_of_its_own_starts_with_the_capture() {
+    let folder = Folder::new("starts");
+    let frames: Vec<Vec<u8>> = (0..40).map(|_| frame(2)).collect();
+    // One 1500-byte opportunity each 5 ms, the first 5 ms after the start.
+    std::fs::write(folder.file("trace"), "5\n").unwrap();
+    let qdisc = format!("link {}", folder.file("trace"));
+    let done = replay(&folder, &pcap(&frames, TsResolution::MicroSecond), &qdisc, &[]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(left(&folder).first().map(|f| f.0), Some(5_000_000));
+}

@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let frames = read(input).map_err(|e| named(input, &e))?;
     let first = frames.first().ok_or_else(|| named(input, &"no frames in it"))?.0;
     let link = Link { compat: args.compat.into(), ..Link::default() };
-    let mut replay = Replay::new(spec.build(link), link_bps, args.seed);
+    let mut replay = Replay::new(spec.build(link), link_bps, args.seed, CLOCK_BASE);
     let file = File::create(output).map_err(|e| named(output, &e))?;
     let mut out = Writer::begin(file).map_err(|e| named(output, &e))?;
     let (mut sent, mut marked, mut dropped) = (0u64, 0u64, 0u64);

@@ -19,6 +19,7 @@ mod netem;
 mod sce;
 pub mod suggest;
 mod tbf;
+pub mod thresholds;
 pub mod units;
 
 use std::fmt;
