@@ -190,6 +190,9 @@ fn the_kernel_routes_what_it_has_and_is_refused_what_it_has_not() {
     let summary = read(place.join("out/summary.json"));
     assert!(summary["ports"][0]["sent_packets"].as_u64() > Some(0), "{summary}");
     assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+    let report = fs::read_to_string(place.join("out/report.html")).expect("a report");
+    assert!(report.contains("<h2>Sojourn</h2><p class=\"dim\">not measured by the kernel</p>"));
+    assert!(!report.contains("Longest sojourn"));
 
     let refused = lab(&place, &["--router", "kernel:cake bandwidth 20mbit min-occupancy 2mtu"]).output();
     let refused = refused.expect("it is built");

@@ -10,20 +10,23 @@ pub const COLUMNS: usize = 12;
 
 /// What is kept of a run for tables over runs.
 pub struct Figures {
-    groups: Vec<Group>,
-    ports: Vec<(String, u64, u64)>,
+    pub(super) groups: Vec<Group>,
+    /// Name, drops, marks.
+    pub(super) ports: Vec<(String, u64, u64)>,
     completions: Vec<(String, Option<f64>)>,
     /// The machine's own, at all [`PERCENTILES`].
     noise: Option<Vec<f64>>,
 }
 
-struct Group {
-    name: String,
-    data: bool,
-    goodput: f64,
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) data: bool,
+    /// Mbit/s.
+    pub(super) goodput: f64,
     spread: (f64, f64),
     jain: f64,
-    rtt: [Option<f64>; 4],
+    /// The median, p95, p99 and the longest, ms.
+    pub(super) rtt: [Option<f64>; 4],
     /// At all [`PERCENTILES`].
     percentiles: Vec<f64>,
     retransmissions: f64,
@@ -106,7 +109,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     out
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let list = sorted(values);
     (!list.is_empty()).then(|| quantile(&list, 0.5))
 }
