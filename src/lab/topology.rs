@@ -130,6 +130,9 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
     ] {
         space.set(name, value)?;
     }
+    // A kernel that routes takes a flow's number from the socket if it still can, and a socket takes another one after a timeout:
+    // the flow would go on in another queue. No frame carries that number. Kernels before 5.17 have no such file.
+    let _ = space.set("net.core.txrehash", "0");
     like_a_nic(space, HOST)
 }
 
