@@ -16,6 +16,8 @@ mod lab;
 mod load;
 mod load_dtp;
 #[cfg(feature = "xdp")]
+mod log;
+#[cfg(feature = "xdp")]
 mod napi;
 mod replay;
 mod report;
@@ -68,6 +70,9 @@ enum Command {
     Stop(control::Which),
     /// Write the histograms of a running instance
     Hist(control::Hist),
+    /// Write every arrival at a running instance and what became of it
+    #[cfg(feature = "xdp")]
+    Log(log::Args),
     /// Give a running instance other parameters, between two packets
     Change(control::Change),
     /// The figures of a running instance, once a second
@@ -145,6 +150,8 @@ pub(crate) fn main() -> ExitCode {
         Command::List(args) => control::list(&args),
         Command::Stop(which) => control::stop(&which),
         Command::Hist(args) => control::hist(&args),
+        #[cfg(feature = "xdp")]
+        Command::Log(args) => log::run(&args),
         Command::Change(args) => control::change(&args),
         Command::Top(args) => top::run(&args),
         Command::Guest(args) => guest::run(args),

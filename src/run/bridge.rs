@@ -21,6 +21,7 @@ use super::nic::{IfName, NicFacts, NicGuard};
 use super::worker::{Direction, Handle, Lateness, Poll};
 use crate::autorate::{Line, Tap};
 use crate::classify::Hashing;
+use crate::engine::journal::{self, Journal, Notes};
 use crate::engine::{Engine, Parts, Snapshot};
 use crate::pipeline::Link;
 use crate::port::xdp::program::{Gate, GateCounters, Mode, OnFailure};
@@ -342,6 +343,23 @@ impl Bridge {
         let lines = steering.take_lines();
         self.steering = Some(steering);
         lines
+    }
+
+    /// Lets both engines keep a journal from now on, or none. `None` if a worker has ended.
+    pub fn keep_journals(&self, on: bool) -> Option<()> {
+        for way in Way::BOTH {
+            self.ask(way, move |engine, _, _| {
+                let capacity = engine.census().capacity;
+                engine.keep_journal(on.then(|| Journal::new(capacity, journal::NOTES)));
+            })?;
+        }
+        Some(())
+    }
+
+    /// What the journal of a direction noted since the last time; `spare` takes the place of its notes. `None` if none is
+    /// kept or the worker has ended.
+    pub fn take_notes(&self, way: Way, spare: Vec<journal::Note>) -> Option<Notes> {
+        self.ask(way, move |engine, _, _| engine.take_notes(spare)).flatten()
     }
 
     /// What was found out and decided at the start.
