@@ -25,7 +25,7 @@ pub const OUTSIDE: &str = "lab-out";
 pub const HOST: &str = "eth0";
 
 /// What leaves a host is finished: XDP sees frames before checksums are filled in and segments cut.
-const OFFLOADS_OFF: [&str; 12] = ["-K", HOST, "tx", "off", "tso", "off", "gso", "off", "gro", "off", "txvlan", "off"];
+const OFFLOADS_OFF: [&str; 10] = ["-K", HOST, "tx", "off", "tso", "off", "gso", "off", "txvlan", "off"];
 
 /// Namespaces, by what is in them. Dropped, all is gone.
 pub struct Topology {
@@ -162,12 +162,23 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
     ] {
         space.set(name, value)?;
     }
-    #[cfg(feature = "xdp")]
-    space.run(|| {
-        let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
-        let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
-        // NAPI, as a real NIC has, but without GRO, which merges segments (decisions.md 18).
-        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when("NAPI for a host"))
-    })??;
-    Ok(())
+    // A kernel that routes takes a flow's number from the socket if it still can, and a socket takes another one after a timeout:
+    // the flow would go on in another queue. No frame carries that number. Kernels before 5.17 have no such file.
+    let _ = space.set("net.core.txrehash", "0");
+    like_a_nic(space, HOST)
+}
+
+/// An interface that takes frames as a real NIC does: by NAPI, unmerged, and with nothing left of the socket that sent them.
+/// A veth else hands over the sender's own buffer, and a TCP that sees how many of those a router still holds sends no more
+/// than its small-queue limit, as if the router's queue were its own.
+///
+/// # Errors
+/// It is not there, or cannot have an XDP program.
+pub fn like_a_nic(space: &Space, name: &'static str) -> Result<(), Error> {
+    space.command("ethtool", &["-K", name, "gro", "off"])?;
+    space.run(move || {
+        let parsed = name.parse().map_err(|e| Error::new(name, e))?;
+        let nic = crate::run::nic::NicFacts::inspect(&parsed).map_err(|e| Error::new(name, e))?;
+        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when(format_args!("NAPI for {name}")))
+    })?
 }

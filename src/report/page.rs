@@ -44,7 +44,7 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
         outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
     // A floor far below would take the picture's room from what stands above it; it is in the rows.
     let least = groups.iter().filter(|(_, h)| !h.is_empty()).map(|(_, h)| h.min()).min().unwrap_or(0);
-    let near = outcome.noise.iter().filter(|h| h.max() >= least / 100);
+    let near = outcome.noise.iter().filter(|h| h.value_at_quantile(0.5) >= least / 100);
     groups.extend(near.map(|h| ("noise floor".to_string(), h.clone())));
     section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(outcome)));
     if has_points {
