@@ -91,6 +91,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         turns.iter().for_each(|turn| println!("{}", command(turn, &args)));
         return Ok(());
     }
+    args.common.check_output()?;
     machine::go_before(machine::HOSTS);
     let interrupt = Interrupt::watch().map_err(|e| format!("signals: {e}"))?;
     let mut done = Vec::new();
