@@ -3,7 +3,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     #[cfg(feature = "xdp")]
-    for name in ["gate", "dctcp"] {
+    for name in ["gate", "dctcp", "ect1"] {
         bpf::compile(name);
     }
 }

@@ -48,4 +48,7 @@ struct weir_stamp {
 
 #define WEIR_STAMP_MAGIC 0x7765697273746d70ULL
 
+/* SO_MARK of sockets whose ECT(0) becomes ECT(1): bpf/ect1.bpf.c, src/port/xdp/ect1.rs. */
+#define WEIR_ECT1_MARK 0x77654531
+
 #endif

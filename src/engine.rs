@@ -7,12 +7,14 @@
 //! the drops, or with the sending device. [`Engine::census`] counts them; between turns the sum is
 //! the capacity.
 
+pub mod journal;
+
 use crate::autorate::{Look, Note, Tap};
 use crate::classify::{Hashing, Headers};
 use crate::mark::ecn::write_ds;
 use crate::packet::{Marks, Packet, Signal, truesize};
 use crate::pipeline::{Link, Pipeline};
-use crate::pool::{Frame, Pool, Queue};
+use crate::pool::{Frame, Pool, Queue, Slot};
 use crate::port::{PortCounters, Receive, Transmit};
 use crate::qdisc::{Cx, Drops, Reason};
 use crate::rng::Random;
@@ -21,6 +23,7 @@ use crate::stats::StageStats;
 use crate::stats::counters::{CatchUp, Census, Counters, DropCounts};
 use crate::stats::histogram::Sojourns;
 use crate::time::{Instant, SECOND};
+use journal::{Journal, Notes};
 
 /// The most frames that one turn takes in.
 pub const BURST: usize = 64;
@@ -108,6 +111,7 @@ pub struct Engine<R: Receive, T> {
     down_since: Option<Instant>,
     stale_before: Instant,
     tap: Option<Box<Tap>>,
+    journal: Option<Box<Journal>>,
 }
 
 /// What an engine is made of.
@@ -154,6 +158,7 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
             down_since: None,
             stale_before: Instant::ZERO,
             tap: None,
+            journal: None,
         }
     }
 
@@ -164,7 +169,10 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         self.pipeline.tick(now, &mut self.stock.cx());
         self.watch_link(now);
         let sent = self.serve(now);
-        while let Some((frame, _)) = self.stock.drops.pop(&mut self.stock.pool) {
+        while let Some((frame, reason)) = self.stock.drops.pop(&mut self.stock.pool) {
+            if self.journal.is_some() {
+                self.note_end(now, frame.slot(), self.stock.pool[&frame], Some(reason));
+            }
             self.stock.pool.give(frame);
         }
         self.rx.refill(&mut self.stock.pool);
@@ -200,6 +208,10 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         if let Some(tap) = &mut self.tap {
             let packet = &stock.pool[&frame];
             tap.arrived(packet.arrived.min(now), len, network(stock.frames.bytes(frame.slot(), packet), packet));
+        }
+        if let Some(journal) = &mut self.journal {
+            let packet = &stock.pool[&frame];
+            journal.arrived(now, frame.slot(), packet, stock.frames.bytes(frame.slot(), packet));
         }
         self.counters.unparsed += u64::from(headers.unparsed);
         if len > self.tx.longest() {
@@ -257,12 +269,23 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
         }
         if !self.tx.send(&mut stock.pool, &mut stock.frames, frame) {
             self.counters.refused += 1;
+            self.journal.iter_mut().for_each(|journal| journal.refused(slot));
             return false;
+        }
+        if self.journal.is_some() {
+            self.note_end(now, slot, packet, None);
         }
         self.counters.send(&packet);
         let from = if self.delays_before { packet.enqueued } else { packet.arrived };
         self.sojourns.record(packet.released.since(from), now.since(packet.arrived), packet.tin);
         true
+    }
+
+    #[cold]
+    fn note_end(&mut self, now: Instant, slot: Slot, packet: Packet, dropped: Option<Reason>) {
+        let Some(journal) = &mut self.journal else { return };
+        let seen = self.pipeline.stages().next_back().map(|stage| stage.observe(&packet)).unwrap_or_default();
+        journal.ended(now, slot, &packet, dropped, seen);
     }
 
     /// Notes when the link goes and comes. What arrived more than a second before it came back is
@@ -300,6 +323,16 @@ impl<R: Receive, T: Transmit<Frames = R::Frames>> Engine<R, T> {
     /// Lets a tap note what passes, or none.
     pub fn watch(&mut self, tap: Option<Tap>) {
         self.tap = tap.map(Box::new);
+    }
+
+    /// Keeps a journal from now on, or none; it must be made for a pool of this engine's capacity.
+    pub fn keep_journal(&mut self, journal: Option<Journal>) {
+        self.journal = journal.map(Box::new);
+    }
+
+    /// What the journal noted since the last time, if one is kept; `spare` takes the place of its notes.
+    pub fn take_notes(&mut self, spare: Vec<journal::Note>) -> Option<Notes> {
+        Some(self.journal.as_mut()?.take(spare))
     }
 
     /// What the tap noted since the last time, if there is one; `spare` takes the place of its notes.

@@ -174,6 +174,10 @@ pub trait Frames {
     /// The same, to be written to.
     fn bytes_mut(&mut self, slot: Slot, packet: &Packet) -> &mut [u8];
 
+    /// Told that a bit of the frame was flipped and its checksums left as they were (`netem corrupt`). For whoever keeps no
+    /// payload and has to know it.
+    fn corrupted(&mut self, _slot: Slot) {}
+
     /// Copies the bytes of one frame into another (`netem duplicate`). Both records are as they
     /// shall be: the copy's says where its bytes go.
     fn copy(&mut self, from: Slot, to: Slot, packet: &Packet) {

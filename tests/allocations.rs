@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weir::autorate::{Tap, tap::NOTES};
 use weir::classify::Hashing;
+use weir::engine::journal::Journal;
 use weir::engine::{Engine, Parts};
 use weir::pipeline::Link;
 use weir::pool::{Frame, Pool, Slot};
@@ -84,7 +85,7 @@ fn at(n: u64) -> Instant {
 }
 
 /// Runs frames through a pipeline that is overloaded, and gives the allocations and the packets sent and dropped.
-fn run(spec: &str) -> (u64, u64, u64) {
+fn run(spec: &str, journal: Option<Journal>) -> (u64, u64, u64) {
     let pipeline = weir::spec::parse(spec).expect("a good specification").spec.build(Link::default());
     let mut engine = Engine::new(Parts {
         rx: MemoryRx::new(512),
@@ -95,6 +96,7 @@ fn run(spec: &str) -> (u64, u64, u64) {
         random: Random::seeded(7),
         hashing: Hashing::Keyed([1, 2]),
     });
+    engine.keep_journal(journal);
     let mut frames = arrivals(6000);
     let mut run = |turns: std::ops::Range<u64>| {
         for n in turns {
@@ -121,9 +123,18 @@ fn no_discipline_allocates_for_a_packet() {
         "dualpi2 | tbf rate 20mbit burst 5k",
         "netem delay 5ms | codel | tbf rate 20mbit burst 5k",
     ] {
-        let (allocations, sent, dropped) = run(spec);
+        let (allocations, sent, dropped) = run(spec, None);
         assert_eq!(allocations, 0, "{spec}");
         assert!(sent > 1000 && (dropped > 0 || spec == "pfifo limit 1000"), "{spec}: {sent} {dropped}");
+    }
+}
+
+#[test]
+fn a_journal_allocates_nothing_for_a_packet_not_even_when_it_is_full() {
+    for spec in ["codel | tbf rate 20mbit burst 5k", "cake bandwidth 20mbit diffserv4"] {
+        let (allocations, sent, dropped) = run(spec, Some(Journal::new(FRAMES, 6000)));
+        assert_eq!(allocations, 0, "{spec}");
+        assert!(sent > 1000 && dropped > 0, "{spec}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Both directions, two clients, a flight, every kind of flow.
 const SCENARIO: &str = r#"
@@ -82,7 +82,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn json(file: PathBuf) -> Value {
+fn read(file: PathBuf) -> Value {
     let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     serde_json::from_str(&text).expect("JSON")
 }
@@ -110,7 +110,7 @@ fn a_run_carries_tcp_both_ways_and_writes_down_everything() {
     assert!(text.contains("noise floor") && text.contains("p99.9"), "{text}");
 
     let out = place.join("out");
-    let summary = json(out.join("summary.json"));
+    let summary = read(out.join("summary.json"));
     for flow in summary["flows"].as_array().expect("flows") {
         let moved = flow["bytes"].as_u64() > Some(0) || flow["received"].as_u64() > Some(0);
         assert!(moved && flow["rtt_ms"]["p50"].as_f64() > Some(0.0), "{flow}");
@@ -121,7 +121,7 @@ fn a_run_carries_tcp_both_ways_and_writes_down_everything() {
     let ports: Vec<&Value> = summary["ports"].as_array().expect("ports").iter().map(|p| &p["name"]).collect();
     assert_eq!(ports, ["rt.down", "rt.up"]);
 
-    let engine = &json(out.join("manifest.json"))["engine"];
+    let engine = &read(out.join("manifest.json"))["engine"];
     assert_eq!(engine["offloads"]["tcp-segmentation-offload"], false);
     for key in ["kernel", "cores", "clock_source", "noise_floor", "routers"] {
         assert!(!engine[key].is_null(), "{key}");
@@ -184,12 +184,15 @@ fn the_kernel_routes_what_it_has_and_is_refused_what_it_has_not() {
     assert!(output.status.success(), "{}", said(&output));
     let printed = "rt: tc qdisc add dev lab-in parent 1:1 handle 2: pfifo limit 100";
     assert!(said(&output).contains(printed), "{}", said(&output));
-    let manifest = json(place.join("out/manifest.json"));
+    let manifest = read(place.join("out/manifest.json"));
     let routers: Vec<&Value> = manifest["engine"]["routers"].as_array().expect("routers").iter().collect();
     assert_eq!(routers[0]["router"], "kernel");
-    let summary = json(place.join("out/summary.json"));
+    let summary = read(place.join("out/summary.json"));
     assert!(summary["ports"][0]["sent_packets"].as_u64() > Some(0), "{summary}");
     assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
+    let report = fs::read_to_string(place.join("out/report.html")).expect("a report");
+    assert!(report.contains("<h2>Sojourn</h2><p class=\"dim\">not measured by the kernel</p>"));
+    assert!(!report.contains("Longest sojourn"));
 
     let refused = lab(&place, &["--router", "kernel:cake bandwidth 20mbit min-occupancy 2mtu"]).output();
     let refused = refused.expect("it is built");
@@ -209,9 +212,130 @@ fn dctcp_is_there_for_a_run_and_gone_after_it() {
     wait_for_router(&mut child);
     let output = child.wait_with_output().expect("ended");
     assert!(output.status.success(), "{}", said(&output));
-    let summary = json(place.join("out/summary.json"));
+    let summary = read(place.join("out/summary.json"));
     assert_eq!(summary["groups"][0]["sender"], "dctcp");
     assert!(summary["groups"][0]["goodput_mbit"].as_f64() > Some(0.0), "{summary}");
     let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").expect("/proc");
     assert!(!list.contains(&name), "{list}");
+}
+
+/// Paths of both directions, two of them to one server: shared, reliable, and slower than they may be.
+const LAYER: &str = r#"
+name = "layer"
+duration = "4s"
+steady-from = "2s"
+
+[[node]]
+name = "rt"
+down = "fq_codel mb-ecn dtp | tbf rate 10mbit burst 15k"
+up = "pfifo limit 1000 mb-ecn dtp | tbf rate 10mbit burst 15k"
+[[node]]
+name = "far"
+delay = "1ms"
+
+[[host]]
+name = "a"
+side = "client"
+[[host]]
+name = "b"
+side = "client"
+
+[[flow]]
+name = "two"
+count = 2
+app = "dtp"
+client = "a"
+direction = "up"
+[[flow]]
+name = "reliable"
+app = "dtp"
+client = "b"
+direction = "up"
+reliable = true
+[[flow]]
+name = "call"
+app = "dtp"
+client = "a"
+rate = "400kbit"
+packet = 500
+[[flow]]
+name = "tcp"
+client = "b"
+"#;
+
+#[test]
+fn data_transfer_frames_learn_the_link_in_the_lab_and_nothing_is_dropped() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-layer");
+    fs::write(place.join("small.toml"), LAYER).expect("a file");
+    let output = lab(&place, &["-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    let out = place.join("out");
+    let summary = read(out.join("summary.json"));
+    let list = |key: &str| summary[key].as_array().expect(key).clone();
+
+    let names: Vec<Value> = list("paths").iter().map(|p| p["name"].clone()).collect();
+    assert_eq!(names, ["a-sv", "b-sv", "sv-a"]);
+    for path in &list("paths")[..2] {
+        assert_eq!((&path["capacity_codes"], &path["capacity_bytes_per_s"]), (&json!([81, 81]), &json!(1_245_184)));
+        assert!(path["updates"].as_u64() > Some(1) && path["goodput_mbit"].as_f64() > Some(0.0), "{path}");
+    }
+    assert_eq!(list("ports")[1]["drops"], 0, "{summary}");
+    let flows = list("flows");
+    for flow in &flows[..4] {
+        assert_eq!(flow["sender"], "dtp");
+        assert!(flow["sent"].as_u64() >= flow["received"].as_u64() && flow["bytes"].as_u64() > Some(0), "{flow}");
+        assert!(flow["rtt_ms"]["p0"].as_f64() >= Some(1.0), "a millisecond of flight: {flow}");
+    }
+    // 100 packets a second, and the one at the start.
+    assert!(flows[3]["sent"].as_u64().is_some_and(|n| (1..=401).contains(&n)), "{}", flows[3]);
+    assert!(flows[4]["sender"] == "cubic" && flows[4]["bytes"].as_u64() > Some(0), "{}", flows[4]);
+
+    let page = fs::read_to_string(out.join("report.html")).expect("a page");
+    assert!(page.contains("Congestion regime") && page.contains("proportional dec"));
+    let path = fs::read_to_string(out.join("path-a-sv.csv")).expect("a path");
+    assert!(path.lines().any(|line| line.contains(",1245184,")), "{path}");
+}
+
+#[test]
+fn flows_of_one_path_cannot_ask_for_two_controllers() {
+    let place = place("lab-controllers");
+    let scenario = LAYER.replace("name = \"two\"", "name = \"other\"\ncontroller = \"reference\"")
+        + "\n[[flow]]\nname = \"late\"\napp = \"dtp\"\nclient = \"a\"\ndirection = \"up\"\n";
+    fs::write(place.join("small.toml"), scenario).expect("a file");
+    if !possible() {
+        return;
+    }
+    let refused = lab(&place, &[]).output().expect("it is built");
+    let words = "flow late: its path has another controller than \"scaled\"";
+    assert!(!refused.status.success() && said(&refused).contains(words), "{}", said(&refused));
+}
+
+#[test]
+fn prague_is_dctcp_with_ect1_and_so_marked_where_only_ect1_is() {
+    if !possible() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return;
+    }
+    let place = place("lab-ect1");
+    let scenario = r#"
+        duration = "3s"
+        steady-from = "1s"
+        node = [{ name = "rt", up = "pfifo limit 1000 mb-ecn l4s | tbf rate 20mbit burst 15k" }]
+        flow = [
+            { name = "scalable", sender = "prague", direction = "up" },
+            { name = "classic", sender = "dctcp", direction = "up" },
+        ]
+    "#;
+    fs::write(place.join("small.toml"), scenario).expect("a file");
+    let output = lab(&place, &["-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("dctcp-ect1, DCTCP with ECT(1), takes its place"), "{}", said(&output));
+    let summary = read(place.join("out/summary.json"));
+    let [scalable, classic] = &summary["flows"].as_array().expect("flows")[..] else { panic!("{summary}") };
+    assert_eq!((&scalable["sender"], &classic["sender"]), (&json!("dctcp-ect1"), &json!("dctcp")));
+    assert!(scalable["acked_marked"].as_u64() > Some(0), "{scalable}");
+    assert!(summary["ports"][0]["marks"].as_u64() > Some(0), "{summary}");
+    assert_eq!(classic["acked_marked"], 0, "a pfifo marks nobody else: {classic}");
 }

@@ -212,3 +212,57 @@ fn frames_of_another_link_are_refused() {
     let done = replay(&folder, &writer.into_writer(), "pfifo", &[]);
     assert!(text(&done.stderr).contains("only Ethernet can be replayed"), "{}", text(&done.stderr));
 }
+
+#[test]
+fn a_duplicate_is_the_same_frame_again() {
+    let folder = Folder::new("duplicate");
+    // More than the replay begins with room for: each is inside, and so is its twin.
+    let frames: Vec<Vec<u8>> = (0..1500).map(|_| frame(0)).collect();
+    let qdisc = "netem delay 10s duplicate 100% limit 4000";
+    let done = replay(&folder, &pcap(&frames, TsResolution::MicroSecond), qdisc, &[]);
+    assert!(text(&done.stderr).contains("3000 frames, 3000 sent"), "{}", text(&done.stderr));
+    let left = left(&folder);
+    assert_eq!(left.len(), 3000);
+    assert!(left.iter().all(|(_, bytes, _)| *bytes == frames[0]));
+}
+
+#[test]
+fn a_discipline_with_a_clock_of_its_own_starts_with_the_capture() {
+    let folder = Folder::new("starts");
+    let frames: Vec<Vec<u8>> = (0..40).map(|_| frame(2)).collect();
+    // One 1500-byte opportunity each 5 ms, the first 5 ms after the start.
+    std::fs::write(folder.file("trace"), "5\n").unwrap();
+    let qdisc = format!("link {}", folder.file("trace"));
+    let done = replay(&folder, &pcap(&frames, TsResolution::MicroSecond), &qdisc, &[]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(left(&folder).first().map(|f| f.0), Some(5_000_000));
+}
+
+#[test]
+fn frames_that_the_capture_cut_off_are_replayed_at_their_length() {
+    use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+    let header = PcapHeader { snaplen: 96, ts_resolution: TsResolution::MicroSecond, ..PcapHeader::default() };
+    let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    for n in 0..3 {
+        let data = frame(0)[..96].to_vec();
+        let packet = RawPcapPacket { ts_sec: 1, ts_frac: n * 100, incl_len: 96, orig_len: 1000, data: data.into() };
+        writer.write_raw_packet(&packet).unwrap();
+    }
+    let folder = Folder::new("snap");
+    let done = replay(&folder, &writer.into_writer(), "pfifo | tbf rate 8mbit burst 1000", &["--stats"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("Sent 3000 bytes 3 pkt"), "{}", text(&done.stdout));
+}
+
+#[test]
+fn a_capture_is_not_written_over_by_its_own_replay() {
+    let folder = Folder::new("itself");
+    let capture = pcap(&[frame(0)], TsResolution::MicroSecond);
+    let input = folder.file("in");
+    std::fs::write(&input, &capture).unwrap();
+    let words = ["replay", "--qdisc", "pfifo", &input, &input];
+    let done = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("is what is read"), "{}", text(&done.stderr));
+    assert_eq!(std::fs::read(&input).unwrap(), capture);
+}

@@ -299,3 +299,53 @@ every = "100ms"
     assert!((outcome.goodput("flow") / 945.4e6 - 1.0).abs() < 0.02, "{}", outcome.goodput("flow"));
     assert!(outcome.flows.iter().all(|f| (42e6..53e6).contains(&f.goodput)));
 }
+
+/// Datagrams sent and received at a constant rate, through a pipeline and then a wire.
+fn datagrams(pipeline: &str) -> (u64, u64) {
+    let text = format!(
+        "duration = \"10s\"\n[[node]]\nname = \"rt\"\nup = \"{pipeline}\"\n\
+         [[flow]]\nname = \"udp\"\napp = \"constant\"\ndirection = \"up\"\nrate = \"800kbit\"\npacket = 1000\n"
+    );
+    let flow = &run(&text, 1).flows[0];
+    (flow.sent, flow.received)
+}
+
+#[test]
+fn a_corrupted_frame_is_lost_at_its_receiver() {
+    let (sent, received) = datagrams("netem corrupt 100%");
+    assert!(sent >= 999 && received == 0, "{sent} {received}");
+    let (sent, received) = datagrams("netem corrupt 20% seed 7");
+    assert!((750..850).contains(&(received * 1000 / sent)), "{sent} {received}");
+}
+
+#[test]
+fn a_duplicated_frame_arrives_twice() {
+    let (sent, received) = datagrams("netem duplicate 100%");
+    assert!(2 * sent - received <= 2, "{sent} {received}");
+}
+
+#[test]
+fn a_stop_behind_the_end_is_the_end() {
+    let words = ["sim", "rrul", "--param", "seconds=2", "--param", "rate=10mbit", "--stop-at"];
+    let stopped_at = |when: &str| weir(&[&words[..], &[when]].concat()).stdout;
+    assert_eq!(stopped_at("50s"), stopped_at("2s"));
+}
+
+#[test]
+fn a_folder_with_something_in_it_is_not_written_into() {
+    let folder = std::env::temp_dir().join(format!("weir-sim-filled-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("summary.json"), "mine").unwrap();
+    let done = weir(&["sim", "hosts", "-o", folder.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("is not empty"));
+    assert_eq!(std::fs::read(folder.join("summary.json")).unwrap(), b"mine");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_pipeline_without_quotes_is_told_to_be_one_word() {
+    let done = weir(&["explain", "cake", "bandwidth", "10mbit"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("one word, in quotes"));
+}

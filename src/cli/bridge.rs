@@ -52,6 +52,9 @@ pub(crate) struct Running {
     /// Write histograms of the sojourn into this directory
     #[arg(long, value_name = "DIR")]
     hist: Option<PathBuf>,
+    /// Write every arrival and its outcome into tables in this directory, as `weir trace` has them
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
     /// What "autorate" saw and decided, a line of JSON each, for `weir replay --autorate`
     #[arg(long, value_name = "FILE")]
     autorate_log: Option<PathBuf>,
@@ -101,6 +104,7 @@ impl Running {
         session::Options {
             duration: self.duration,
             hist: self.hist.clone(),
+            log: self.log.clone(),
             autorate_log: self.autorate_log.clone(),
             json: self.json,
         }
@@ -128,7 +132,7 @@ enum OnFailureArg {
     Drop,
 }
 
-fn seconds(word: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(word: &str) -> Result<Duration, String> {
     let number: f64 = word.strip_suffix('s').unwrap_or(word).parse().map_err(|_| "a number of seconds".to_string())?;
     if !(0.0..=1e9).contains(&number) {
         return Err("between 0 and 1000000000 seconds".to_string());

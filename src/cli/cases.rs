@@ -137,6 +137,17 @@ impl ScenarioArgs {
         out
     }
 
+    /// Refuses a folder that has something in it: what two runs leave there would be read as one.
+    pub(crate) fn check_output(&self) -> Result<(), Failure> {
+        let Some(folder) = &self.output else { return Ok(()) };
+        let filled = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+        if filled {
+            let folder = folder.display();
+            return Err(Failure::Words(format!("-o {folder}: it is not empty; give another folder, or remove it")));
+        }
+        Ok(())
+    }
+
     /// The words of a command that makes one run; the command may add to them.
     pub(crate) fn command(&self, command: &str, job: &Job<'_>) -> Vec<String> {
         let mut words = vec!["weir".into(), command.into(), quoted(self.name()), "--seed".into(), job.seed.to_string()];

@@ -55,10 +55,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Congestion controls of the guest's kernel (`tools/guest.d/config`).
+/// Congestion controls of the guest's kernel (`tools/guest.d/config`), and Prague, whose place its DCTCP takes.
 #[cfg(feature = "xdp")]
 pub(crate) fn senders() -> Vec<String> {
-    ["reno", "cubic", "bbr", "dctcp"].map(String::from).to_vec()
+    ["reno", "cubic", "bbr", "dctcp", "prague"].map(String::from).to_vec()
 }
 
 /// This very command in the guest, without the word that sent it there. Only `out` can be written.

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weir::lab::course::Course;
 use weir::lab::noise::{self, Noise};
 use weir::lab::router::Manner;
-use weir::lab::run::{self, Order, RouterKind, Run};
+use weir::lab::run::{self, Order, RouterKind, Row, Run};
 use weir::lab::{congestion_control, flows, machine};
 use weir::report::{folder, repeats, summary};
 use weir::run::worker::{Poll, cores};
@@ -91,6 +91,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         turns.iter().for_each(|turn| println!("{}", command(turn, &args)));
         return Ok(());
     }
+    args.common.check_output()?;
     machine::go_before(machine::HOSTS);
     let interrupt = Interrupt::watch().map_err(|e| format!("signals: {e}"))?;
     let mut done = Vec::new();
@@ -166,6 +167,9 @@ fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &
         commands.iter().for_each(|c| eprintln!("weir: {c}"));
     }
     let noise = noise::listen().map_err(|e| e.to_string())?;
+    if first {
+        too_fine(&noise, &row).iter().for_each(|w| eprintln!("weir: warning: {w}"));
+    }
     interrupt.check()?;
     let run = Run::start(Order {
         scenario: &scenario,
@@ -186,7 +190,12 @@ fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &
     result.warnings.iter().for_each(|w| eprintln!("weir: warning: {w}"));
     let outcome = result.outcome;
     if let Some(folder) = &turn.job.folder {
-        let written = write(folder, turn, &outcome, result.about, &noise, args);
+        let floor = json!({
+            "echo_ns": quantiles(&noise.echo),
+            "wakeup_late_ns": quantiles(&noise.late),
+            "too_fine": too_fine(&noise, &row),
+        });
+        let written = write(folder, turn, &outcome, result.about, floor, args);
         written.map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     Ok(Done {
@@ -196,12 +205,18 @@ fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &
     })
 }
 
+/// What the machine is too coarse for, of what it shall do.
+fn too_fine(noise: &Noise, row: &Row) -> Vec<String> {
+    let legs = row.iter().flat_map(|(router, _)| router.legs.iter().zip(["down", "up"]).map(move |leg| (router, leg)));
+    legs.flat_map(|(router, (leg, way))| noise.too_fine(&format!("{}.{way}", router.name), &leg.spec())).collect()
+}
+
 fn write(
     folder: &Path,
     turn: &Turn<'_>,
     outcome: &Outcome,
     about: Value,
-    noise: &Noise,
+    floor: Value,
     args: &Args,
 ) -> std::io::Result<()> {
     let builtin = args.common.builtin().is_some();
@@ -209,7 +224,6 @@ fn write(
     let mut engine = json!({ "kind": "live", "router": turn.router.words });
     if let (Some(engine), Value::Object(about)) = (engine.as_object_mut(), about) {
         engine.extend(about);
-        let floor = json!({ "echo_ns": quantiles(&noise.echo), "wakeup_late_ns": quantiles(&noise.late) });
         engine.insert("noise_floor".into(), floor);
     }
     let manifest = folder::Manifest {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Parser;
 use serde::Serialize;
 use weir::dtp::Tuning;
-use weir::lab::dtp::{self, Received, Sent, Sink, Source};
+use weir::lab::dtp;
+use weir::lab::dtp::load::{self, Received, Sent, Sink, Source};
 use weir::run::nic::IfName;
 use weir::stats::mb_ecn::{capacity, depth};
 
@@ -105,7 +106,7 @@ impl Send {
             stagger: self.stagger,
             tuning: self.controller,
         };
-        let sent = dtp::send(&source).map_err(failed)?;
+        let sent = load::send(&source).map_err(failed)?;
         if self.json {
             as_json(&sent);
         } else {
@@ -146,7 +147,7 @@ impl Recv {
             idle: self.idle,
             tuning: self.controller,
         };
-        let received = dtp::receive(&sink).map_err(failed)?;
+        let received = load::receive(&sink).map_err(failed)?;
         if self.json {
             as_json(&received);
         } else {

@@ -16,6 +16,8 @@ mod lab;
 mod load;
 mod load_dtp;
 #[cfg(feature = "xdp")]
+mod log;
+#[cfg(feature = "xdp")]
 mod napi;
 mod replay;
 mod report;
@@ -25,8 +27,10 @@ mod sim;
 mod top;
 mod trace;
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use weir::qdisc::Compat;
 use weir::spec::{self, Spec};
@@ -68,6 +72,9 @@ enum Command {
     Stop(control::Which),
     /// Write the histograms of a running instance
     Hist(control::Hist),
+    /// Write every arrival at a running instance and what became of it
+    #[cfg(feature = "xdp")]
+    Log(log::Args),
     /// Give a running instance other parameters, between two packets
     Change(control::Change),
     /// The figures of a running instance, once a second
@@ -129,9 +136,32 @@ pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
     Ok(parsed.spec)
 }
 
+/// Refuses to write over what is being read.
+pub(crate) fn not_its_own(input: &Path, output: &Path) -> Result<(), Failure> {
+    let same = output.canonicalize().is_ok_and(|o| input.canonicalize().is_ok_and(|i| i == o));
+    if same {
+        return Err(Failure::Words(format!("{} is what is read; write to another file", output.display())));
+    }
+    Ok(())
+}
+
+/// The command line; what it says of a word that has no place helps those who type a pipeline as tc would take it.
+fn read_words() -> Cli {
+    Cli::try_parse().unwrap_or_else(|e| {
+        let unquoted = std::env::args().any(|word| spec::is_stage(&word));
+        if e.kind() != ErrorKind::UnknownArgument || !unquoted {
+            e.exit();
+        }
+        // It goes where the hint goes.
+        let _ = e.print();
+        eprintln!("\na pipeline is one word, in quotes: --down 'cake bandwidth 10mbit'");
+        std::process::exit(2);
+    })
+}
+
 /// Runs the command that the arguments name.
 pub(crate) fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match read_words().command {
         #[cfg(feature = "xdp")]
         Command::Bridge(args) => bridge::run(*args),
         #[cfg(feature = "xdp")]
@@ -145,6 +175,8 @@ pub(crate) fn main() -> ExitCode {
         Command::List(args) => control::list(&args),
         Command::Stop(which) => control::stop(&which),
         Command::Hist(args) => control::hist(&args),
+        #[cfg(feature = "xdp")]
+        Command::Log(args) => log::run(&args),
         Command::Change(args) => control::change(&args),
         Command::Top(args) => top::run(&args),
         Command::Guest(args) => guest::run(args),

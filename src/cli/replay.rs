@@ -9,15 +9,16 @@ use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgParser, PcapNgWriter};
-use pcap_file::{DataLink, PcapError};
+use pcap_file::{DataLink, PcapError, TsResolution};
 use weir::autorate::{Decision, log};
 use weir::pipeline::Link;
 use weir::spec::units;
 use weir::stats::{rows, tc_text};
+use weir::time::{MICROSECOND, SECOND};
 use weir::trace::device::CLOCK_BASE;
 use weir::trace::replay::{Fate, Replay};
 
-use super::{CompatArg, Failure, read_spec};
+use super::{CompatArg, Failure, not_its_own, read_spec};
 
 /// Arguments of `weir replay`.
 #[derive(clap::Args)]
@@ -69,10 +70,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         "none" => None,
         word => Some(units::rate(word).map_err(|e| Failure::Words(format!("--link {word}: {e}")))?.bits_per_second()),
     };
+    not_its_own(input, output)?;
     let frames = read(input).map_err(|e| named(input, &e))?;
     let first = frames.first().ok_or_else(|| named(input, &"no frames in it"))?.0;
     let link = Link { compat: args.compat.into(), ..Link::default() };
-    let mut replay = Replay::new(spec.build(link), link_bps, args.seed);
+    let mut replay = Replay::new(spec.build(link), link_bps, args.seed, CLOCK_BASE);
     let file = File::create(output).map_err(|e| named(output, &e))?;
     let mut out = Writer::begin(file).map_err(|e| named(output, &e))?;
     let (mut sent, mut marked, mut dropped) = (0u64, 0u64, 0u64);
@@ -159,10 +161,16 @@ fn read_pcap(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
         e => format!("neither pcap nor pcapng: {e}"),
     })?;
     ethernet(parser.header().datalink)?;
+    let unit = match parser.header().ts_resolution {
+        TsResolution::MicroSecond => MICROSECOND,
+        TsResolution::NanoSecond => 1,
+    };
     let mut out = Vec::new();
     while !rest.is_empty() {
-        let (behind, packet) = parser.next_packet(rest).map_err(|e| broken(bytes, rest, out.len() + 1, &e))?;
-        out.push((packet.timestamp.as_nanos() as u64, packet.orig_len, packet.data.into_owned()));
+        // The raw record: a frame longer than the snap length is what `tcpdump -s` records, and no fault.
+        let (behind, packet) = parser.next_raw_packet(rest).map_err(|e| broken(bytes, rest, out.len() + 1, &e))?;
+        let at = u64::from(packet.ts_sec) * SECOND + u64::from(packet.ts_frac) * unit;
+        out.push((at, packet.orig_len, packet.data.into_owned()));
         rest = behind;
     }
     Ok(out)

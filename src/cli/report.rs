@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use weir::report::against::{self, Comparison, Side};
 use weir::report::hgrm::Distribution;
 use weir::report::repeats::{self, Figures};
+use weir::report::summary;
 use weir::report::svg::{self, Curve};
 use weir::stats::histogram::tag;
 
@@ -23,6 +25,13 @@ pub(crate) struct Args {
     /// The group that percentiles and picture are about; the first that all runs have, unless said otherwise
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Judge the other routers by this one, in each case that both have run: medians, what they may differ by, and what
+    /// this one's own repeats span
+    #[arg(long, value_name = "ROUTER", conflicts_with_all = ["svg", "group"])]
+    against: Option<String>,
+    /// With --against: the table as Markdown
+    #[arg(long, requires = "against")]
+    markdown: bool,
     /// JSON for programs
     #[arg(short, long)]
     json: bool,
@@ -47,6 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::Words(format!("{}: {why}", folder.display())));
         }
     }
+    if let Some(router) = &args.against {
+        return against(&runs, router, args);
+    }
     if args.json {
         let run = |r: &Found| json!({ "run": r.label, "folder": r.folder, "summary": r.summary });
         println!("{:#}", Value::Array(runs.iter().map(run).collect()));
@@ -62,6 +74,49 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let picture = svg::percentiles("Round trips", &group, &curves(&runs, &group)?);
         fs::write(file, picture).map_err(|e| Failure::Run(format!("cannot write {}: {e}", file.display())))?;
     }
+    Ok(())
+}
+
+/// The table of routers beside one of them.
+fn against(runs: &[Found], router: &str, args: &Args) -> Result<(), Failure> {
+    // A label is the case, then the router; a folder that is one case has its own name for it.
+    let one = args.folders[0].file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let split = |r: &Found| match r.label.rsplit_once('/') {
+        Some((case, router)) => (case.to_string(), router.to_string()),
+        None => (one.clone(), r.label.clone()),
+    };
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for pair in runs.iter().map(split) {
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    let side = |(case, router): &(String, String)| -> Vec<&Figures> {
+        runs.iter().filter(|r| split(r) == (case.clone(), router.clone())).map(|r| &r.figures).collect()
+    };
+    let mut all = Vec::new();
+    for pair in pairs.iter().filter(|p| p.1 != router) {
+        let other = (pair.0.clone(), router.to_string());
+        if pairs.contains(&other) {
+            let here = Side { router: &pair.1, runs: side(pair) };
+            all.push(Comparison::of(&pair.0, &here, &Side { router, runs: side(&other) }));
+        }
+    }
+    if all.is_empty() {
+        let had: Vec<&str> = pairs.iter().map(|p| p.1.as_str()).collect();
+        return Err(Failure::Words(format!(
+            "--against {router}: no case has runs of it and of another; routers here: {}. They come from weir lab … --router weir \
+             --router kernel -o DIR",
+            had.join(", ")
+        )));
+    }
+    if args.json {
+        println!("{:#}", json!(all));
+        return Ok(());
+    }
+    let rows = against::rows(&all);
+    print!("{}", if args.markdown { against::markdown(&rows) } else { summary::table(&rows) });
+    println!("\n{}", against::bounds(&all));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use weir::port::xdp::SocketStatistics;
 use weir::run::alarms::Alarms;
 use weir::run::bridge::{Bridge, Facts, Reading, Way};
 use weir::run::control::{Info, Instance, Server};
+use weir::run::journal::Log;
 use weir::run::quiet::Quiet;
 use weir::run::{DIRECTORY, clock, hist};
 use weir::spec::Spec;
@@ -30,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Duration>,
     /// Where to write histograms.
     pub(crate) hist: Option<PathBuf>,
+    /// Where to write every arrival and its outcome.
+    pub(crate) log: Option<PathBuf>,
     /// Where to write what `autorate` saw and decided.
     pub(crate) autorate_log: Option<PathBuf>,
     /// JSON for programs.
@@ -53,24 +56,35 @@ pub(crate) fn run(
     let (bridge, watch) = start()?;
     let mut session = Session::new(bridge, watch, &options)?;
     session.steered = steered;
+    if let Some(directory) = &options.log {
+        session.begin_log(directory, Instant::NEVER).map_err(|e| format!("--log {}: {e}", directory.display()))?;
+    }
     let fault = session.run(options.duration, &mut signals);
     session.end(options.json)?;
     fault.map_or(Ok(()), |why| Err(Failure::Run(why)))
 }
 
 /// SIGINT and SIGTERM, as something to wait for.
-struct Signals {
+pub(crate) struct Signals {
     arrived: UnixStream,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Signals> {
+    pub(crate) fn new() -> std::io::Result<Signals> {
         let (arrived, notify) = UnixStream::pair()?;
         arrived.set_nonblocking(true)?;
         for signal in [SIGINT, SIGTERM] {
             signal_hook::low_level::pipe::register(signal, notify.try_clone()?)?;
         }
         Ok(Signals { arrived })
+    }
+
+    /// Waits for one, but no longer than this.
+    pub(crate) fn wait(&mut self, length: Duration) {
+        // A socket takes any time but none at all; whatever comes, the wait is over.
+        let _ = self.arrived.set_nonblocking(false);
+        let _ = self.arrived.set_read_timeout(Some(length.max(Duration::from_millis(1))));
+        self.take();
     }
 
     fn take(&mut self) -> bool {
@@ -82,6 +96,9 @@ struct Session {
     bridge: Bridge,
     control: Option<Server>,
     hist: Option<hist::Files>,
+    log: Option<Log>,
+    /// What the last log said at its end, until somebody asks.
+    logged_lines: Option<Result<Vec<String>, String>>,
     /// Where the log of `autorate` goes.
     steered: Option<BufWriter<File>>,
     /// When the last interval of the histograms ended.
@@ -107,6 +124,8 @@ impl Session {
         Ok(Session {
             control: Some(control),
             hist,
+            log: None,
+            logged_lines: None,
             steered: None,
             logged,
             readings: [None, None],
@@ -137,8 +156,10 @@ impl Session {
             if self.bridge.steering_due().is_some_and(|due| now >= due) {
                 self.steer();
             }
+            self.write_log(now);
             let steer = self.bridge.steering_due().unwrap_or(Instant::NEVER);
-            let nanos = end.min(next).min(steer).since(now);
+            let log = self.log.as_ref().map_or(Instant::NEVER, Log::due);
+            let nanos = end.min(next).min(steer).min(log).since(now);
             let timeout = Timespec { tv_sec: (nanos / SECOND) as i64, tv_nsec: (nanos % SECOND) as _ };
             let links = self.bridge.links();
             let mut fds: Vec<_> = [links.events(), signals.arrived.as_fd()]
@@ -175,6 +196,46 @@ impl Session {
             eprintln!("weir: --autorate-log: {e}; no more is written");
             self.steered = None;
         }
+    }
+
+    fn begin_log(&mut self, directory: &Path, until: Instant) -> Result<(), String> {
+        if self.log.is_some() {
+            return Err("a log is being written already; it ends by itself, or with the instance".into());
+        }
+        self.log = Some(Log::begin(&self.bridge, directory, until).map_err(|e| e.to_string())?);
+        self.logged_lines = None;
+        Ok(())
+    }
+
+    /// Writes what is due of the log, and ends it when its time is over.
+    fn write_log(&mut self, now: Instant) {
+        let Some(log) = &mut self.log else { return };
+        if log.is_over(now) {
+            self.close_log();
+            return;
+        }
+        if now < log.due() {
+            return;
+        }
+        if let Err(e) = log.write(&self.bridge) {
+            self.progress.clear();
+            eprintln!("weir: log: {e}; no more is written");
+            // The engines go on without.
+            let _ = self.bridge.keep_journals(false);
+            self.log = None;
+            self.logged_lines = Some(Err(e.to_string()));
+        }
+    }
+
+    fn close_log(&mut self) {
+        let Some(log) = self.log.take() else { return };
+        let lines = log.end(&self.bridge).map(|written| written.lines()).map_err(|e| e.to_string());
+        self.progress.clear();
+        match &lines {
+            Ok(lines) => lines.iter().for_each(|line| eprintln!("weir: {line}")),
+            Err(e) => eprintln!("weir: log: {e}"),
+        }
+        self.logged_lines = Some(lines);
     }
 
     /// Answers those who ask, and says whether one of them wants an end.
@@ -246,6 +307,7 @@ impl Session {
             self.readings[way as usize] = self.bridge.read(way);
             self.note(way, before.as_ref());
         }
+        self.close_log();
         self.progress.clear();
         let facts = self.bridge.facts().clone();
         let reports = self.reports();
@@ -299,6 +361,16 @@ impl Instance for Session {
             }
         }
         Ok(())
+    }
+
+    fn log(&mut self, directory: &Path, seconds: f64) -> Result<(), String> {
+        let until = clock::now() + (seconds * SECOND as f64) as u64;
+        self.begin_log(directory, until)
+    }
+
+    fn end_log(&mut self) -> Result<Vec<String>, String> {
+        self.close_log();
+        self.logged_lines.take().unwrap_or_else(|| Err("no log was begun".into()))
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     let begun = std::time::Instant::now();
+    common.check_output()?;
     let done = all(&jobs, &args)?;
     print(&jobs, &done, &args);
     if !args.common.json {
@@ -120,7 +121,7 @@ fn one(job: &Job<'_>, args: &Args) -> Result<Done, String> {
         simulation.trace();
     }
     let dump = args.stop_at.map(|ns| {
-        simulation.run_until(sim::ORIGIN + ns);
+        simulation.run_until_stopped(ns);
         simulation.dump()
     });
     let outcome = simulation.run(args.stop_at);

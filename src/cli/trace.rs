@@ -10,7 +10,7 @@ use weir::time::Instant;
 use weir::trace::golden::Finding;
 use weir::trace::{device, format, golden};
 
-use super::{CompatArg, Failure, read_spec};
+use super::{CompatArg, Failure, not_its_own, read_spec};
 
 /// Arguments of `weir trace`.
 #[derive(clap::Args)]
@@ -73,6 +73,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let spec = read_spec(qdisc)?;
     let named = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    not_its_own(input, output)?;
     let table = format::open(input).map_err(|e| named(input, &e))?;
     let arrivals = format::read_arrivals(table).map_err(|e| named(input, &e))?;
     let link = Link { mtu: args.mtu + 14, compat: args.compat.map_or(Compat::Latest, Compat::from) };

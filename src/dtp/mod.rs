@@ -14,10 +14,12 @@ pub mod frame;
 pub mod path;
 pub mod receiver;
 pub mod reliable;
+pub mod writer;
 
 pub use controller::{Controller, Regime, Tuning};
 pub use path::Path;
 pub use receiver::{Receiver, Report};
+pub use writer::Writer;
 
 /// The time between two flow updates of a path, ns: 67 ms (`spec/mb-ecn.md` §6.1).
 pub const UPDATE: u64 = 1 << 26;

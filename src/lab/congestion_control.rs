@@ -1,4 +1,5 @@
-//! DCTCP for kernels that have it not: `bpf/dctcp.bpf.c`, registered for a run.
+//! DCTCP for kernels that have it not: `bpf/dctcp.bpf.c`, registered for a run. With ECT(1) on its packets it also takes the
+//! place of Prague, which hardly a kernel has: both cut by the share of marks.
 //!
 //! Its name in the kernel has our process's number in it, so that two labs do not meet; it is gone with its owner, however that
 //! ends.
@@ -14,6 +15,10 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dctcp.bpf.o"));
 
 /// What scenarios call it.
 pub const DCTCP: &str = "dctcp";
+/// A scalable sender with ECT(1).
+pub const PRAGUE: &str = "prague";
+/// What results call the DCTCP in its place.
+pub const DCTCP_ECT1: &str = "dctcp-ect1";
 /// What the kernel's name of ours begins with.
 const PREFIX: &str = "dctcp_";
 /// Bytes of a name in the kernel, the last one zero.
@@ -30,10 +35,17 @@ pub struct Dctcp {
 pub fn senders() -> Vec<String> {
     let mut list = senders::available();
     list.retain(|name| !name.starts_with(PREFIX));
-    if !list.iter().any(|name| name == DCTCP) {
-        list.push(DCTCP.into());
+    for ours in [DCTCP, PRAGUE] {
+        if !list.iter().any(|name| name == ours) {
+            list.push(ours.into());
+        }
     }
     list
+}
+
+/// Whether `sender` is Prague in a kernel that has none.
+pub fn is_replaced(sender: &str) -> bool {
+    sender == PRAGUE && !senders::available().iter().any(|name| name == PRAGUE)
 }
 
 impl Dctcp {

@@ -1,17 +1,18 @@
 //! A scenario's flows on real sockets: a thread for each end of each flow, in its host's namespace.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::Error;
+use super::congestion_control::{DCTCP_ECT1, is_replaced};
 use super::course::{Course, Meter};
 use super::space::Space;
 use super::watch::Watch;
-use super::{ping, tcp_flow, udp_flow};
+use super::{dtp, ping, tcp_flow, udp_flow};
 use crate::rng::Random;
-use crate::scenario::{App, Flow, Ping, Scenario, SlowStart, Tcp, Timer};
+use crate::scenario::{App, Dtp, Flow, Ping, Scenario, SlowStart, Tcp, Timer};
 use crate::time::MILLISECOND;
 
 /// Flows start within so long of the moment they were told to, ns, as in the simulator: no two hosts are in step.
@@ -36,6 +37,8 @@ pub struct Task {
     pub tcp: Tcp,
     /// What the kernel calls its congestion control.
     pub control: String,
+    /// Whether its packets have ECT(1) where the kernel says ECT(0).
+    pub ect1: bool,
     /// Code point.
     pub dscp: u8,
     /// Seed of what is random in it.
@@ -62,6 +65,26 @@ impl Task {
     pub fn is_udp(&self) -> bool {
         matches!(self.app, App::Constant { .. } | App::OnOff { .. })
     }
+
+    /// What it is in the layer that listens to multi-bit ECN, if it is there.
+    pub fn dtp(&self) -> Option<&Dtp> {
+        if let App::Dtp(dtp) = &self.app { Some(dtp) } else { None }
+    }
+
+    /// Whether it is the kernel's TCP.
+    pub fn is_tcp(&self) -> bool {
+        !self.is_udp() && self.dtp().is_none()
+    }
+
+    /// What sends, for people.
+    pub fn kind(&self) -> &str {
+        match self.app {
+            App::Dtp(_) => "dtp",
+            _ if self.is_udp() => "udp",
+            _ if self.ect1 => DCTCP_ECT1,
+            _ => &self.tcp.sender,
+        }
+    }
 }
 
 /// What one end did.
@@ -78,12 +101,22 @@ pub struct End {
     pub sent: u64,
     /// … and received.
     pub received: u64,
+    /// Frames that were sent again by us and not by the kernel: whole run, steady part.
+    pub retransmissions: [u64; 2],
 }
 
 impl End {
     /// One at which nothing has happened.
     pub fn new(course: &Course) -> End {
-        End { meter: Meter::new(course), times: Vec::new(), completed: None, aborted: false, sent: 0, received: 0 }
+        End {
+            meter: Meter::new(course),
+            times: Vec::new(),
+            completed: None,
+            aborted: false,
+            sent: 0,
+            received: 0,
+            retransmissions: [0, 0],
+        }
     }
 }
 
@@ -97,7 +130,16 @@ pub struct Running {
     server: Receiver<Result<End, Error>>,
 }
 
+/// Where an end of a flow is awaited.
+pub(super) type Told = Sender<Result<End, Error>>;
+
 impl Running {
+    /// A flow whose ends, the client's and the server's, will be told.
+    pub(super) fn awaited(task: &Task) -> (Running, [Told; 2]) {
+        let ((told_client, client), (told_server, server)) = (channel(), channel());
+        (Running { task: task.clone(), watch: None, client, server }, [told_client, told_server])
+    }
+
     /// Waits for both ends: the client's and the server's.
     ///
     /// # Errors
@@ -119,7 +161,9 @@ pub fn tasks(scenario: &Scenario, seed: u64) -> Result<Vec<Task>, Error> {
         let refuse = |why: &str| Err(Error::new(format_args!("flow {}", flow.name), why));
         match flow.app {
             App::Web { .. } => return refuse("app = \"web\" runs in `weir sim` only"),
-            App::Dtp(_) => return refuse("app = \"dtp\" runs in `weir sim`; live there is `weir load dtp-send`"),
+            App::Dtp(ref dtp) if dtp.packet > dtp::LONGEST => {
+                return refuse("packet: no more than 1463 bytes fit into a frame of 1514 in the lab");
+            }
             App::Constant { packet, .. } | App::OnOff { packet, .. } if (packet as usize) < udp_flow::STAMP => {
                 return refuse("packet: the lab's datagrams carry number and time, 16 bytes");
             }
@@ -144,6 +188,7 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
         stop: flow.stop.unwrap_or(scenario.duration).min(scenario.duration),
         control: flow.tcp.sender.clone(),
         tcp: flow.tcp.clone(),
+        ect1: is_replaced(&flow.tcp.sender),
         dscp: flow.dscp,
         seed: random.u64(),
         client: flow.client,
@@ -155,6 +200,9 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
 /// What a scenario says and the kernel's TCP does not take from us, for people.
 pub fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut out = Vec::new();
+    if scenario.flows.iter().any(|f| is_replaced(&f.tcp.sender)) {
+        out.push(format!("this kernel has no prague: {DCTCP_ECT1}, DCTCP with ECT(1), takes its place"));
+    }
     for flow in &scenario.flows {
         let d = Tcp::default();
         let mut said = |there: bool, word: &str| {
@@ -178,11 +226,11 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
 /// # Errors
 /// The server's end cannot listen.
 pub fn start(task: &Task, hosts: &[Space], asks: &[Arc<Mutex<()>>], course: &Arc<Course>) -> Result<Running, Error> {
-    let watch = (!task.is_udp()).then(|| Watch::new(course));
+    let watch = task.is_tcp().then(|| Watch::new(course));
     let (up, seen) = (task.up(), watch.clone());
     // The sender's end is the one that is looked at.
     let [for_client, for_server] = if up { [seen, None] } else { [None, seen] };
-    let ((told_client, client), (told_server, server)) = (channel(), channel());
+    let (running, [told_client, told_server]) = Running::awaited(task);
 
     let (this, c) = (task.clone(), Arc::clone(course));
     hosts[task.server].run(move || {
@@ -214,11 +262,11 @@ pub fn start(task: &Task, hosts: &[Space], asks: &[Arc<Mutex<()>>], course: &Arc
             let _ = told_client.send(noted(end, &c));
         });
     })?;
-    Ok(Running { task: task.clone(), watch, client, server })
+    Ok(Running { watch, ..running })
 }
 
 /// One flow that fails ends the run.
-fn noted(end: Result<End, Error>, course: &Course) -> Result<End, Error> {
+pub(super) fn noted<T>(end: Result<T, Error>, course: &Course) -> Result<T, Error> {
     if let Err(e) = &end {
         course.fail(e);
     }

@@ -7,7 +7,7 @@ use super::course::Course;
 use super::plan::{Leg, Router};
 use super::router::{Routed, Started};
 use super::space::{Space, feed};
-use super::topology::{INSIDE, OUTSIDE};
+use super::topology::{INSIDE, OUTSIDE, like_a_nic};
 use crate::scenario::result::{Depth, PortResult, nanoseconds};
 use crate::spec::{Spec, Stage};
 use crate::time::Instant;
@@ -120,6 +120,7 @@ pub fn commands(router: &Router) -> Result<[Vec<Command>; 2], Error> {
 /// What `ip` or `tc` says.
 pub fn start(space: &Space, router: &Router) -> Result<Started, Error> {
     let commands = commands(router)?;
+    [INSIDE, OUTSIDE].into_iter().try_for_each(|dev| like_a_nic(space, dev))?;
     space.ip(&format!(
         "link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up\nlink set {INSIDE} master br0\nlink set {OUTSIDE} master br0\n"
     ))?;

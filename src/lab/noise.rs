@@ -11,6 +11,9 @@ use super::Error;
 use super::ping::{self, PingPlan};
 use super::space::Space;
 use crate::scenario::result::nanoseconds;
+use crate::spec::Spec;
+use crate::spec::thresholds::Threshold;
+use crate::time::{MICROSECOND, MILLISECOND};
 
 /// How long it is listened to.
 const LENGTH: Duration = Duration::from_secs(1);
@@ -25,6 +28,32 @@ pub struct Noise {
     pub echo: Histogram<u64>,
     /// From when a sleeper should have woken until it did.
     pub late: Histogram<u64>,
+}
+
+impl Noise {
+    /// The time that a thousandth of the sleepers woke later than, ns: below it a machine measures itself.
+    pub fn floor(&self) -> u64 {
+        self.late.value_at_quantile(0.999)
+    }
+
+    /// What a pipeline cannot be trusted to do on this machine, a sentence for each AQM that acts on less than the
+    /// [floor](Self::floor). weir's lateness does not count as sojourn to an AQM, but what waits meanwhile is sent at once.
+    pub fn too_fine(&self, place: &str, spec: &Spec) -> Vec<String> {
+        let floor = self.floor();
+        let ms = |ns: u64| ns as f64 / MILLISECOND as f64;
+        let below = |t: &Threshold| u64::from(t.us) * MICROSECOND < floor;
+        let say = |t: Threshold| {
+            format!(
+                "{place}: {} of {} is {:.3} ms, and this machine wakes up to {:.3} ms late (p99.9): its marks and drops \
+                 tell of the machine too; `--virtual` has no noise",
+                t.word,
+                t.stage,
+                ms(u64::from(t.us) * MICROSECOND),
+                ms(floor)
+            )
+        };
+        spec.thresholds().into_iter().filter(below).map(say).collect()
+    }
 }
 
 /// Listens for a second.
@@ -73,4 +102,22 @@ fn sleep_and_wake(over: &AtomicBool) -> Histogram<u64> {
         late.saturating_record((Instant::now().saturating_duration_since(due).as_nanos() as u64).max(1));
     }
     late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_below_the_floor_is_named_and_one_above_is_not() {
+        let mut noise = Noise { echo: nanoseconds(), late: nanoseconds() };
+        noise.late.record_n(60_000, 990).expect("in range");
+        noise.late.record_n(20 * MILLISECOND, 10).expect("in range");
+        let of = |words: &str| noise.too_fine("rt.down", &crate::spec::parse(words).expect("a pipeline").spec);
+        let said = of("codel ce_threshold 242us | tbf rate 1gbit burst 3028");
+        assert_eq!(said.len(), 1);
+        assert!(said[0].starts_with("rt.down: ce_threshold of codel is 0.242 ms"), "{said:?}");
+        assert!(of("cake bandwidth 10mbit rtt 1s").is_empty());
+        assert!(of("pfifo | tbf rate 1mbit burst 2k").is_empty());
+    }
 }

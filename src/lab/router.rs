@@ -21,6 +21,7 @@ use crate::run::bridge::{Bridge, Reading, Settings, WAITING, Way};
 use crate::run::worker::Poll;
 use crate::scenario::result::{Depth, PortResult, nanoseconds};
 use crate::spec::Spec;
+use crate::stats::StageStats;
 use crate::stats::histogram::Sojourns;
 use crate::time::Instant;
 
@@ -203,6 +204,7 @@ impl Port {
         let s = &reading.snapshot;
         let c = &s.counters;
         let marks = c.marked_ecn + c.marked_pi2 + c.marked_ce_threshold + c.marked_step + c.marked_sce;
+        let marks = marks + s.stages.iter().map(coded_marks).sum::<u64>();
         let drops = s.drops.total();
         // What is in flight waits in no queue.
         let flying = if self.flight > 0 { s.stages.first().map(|f| *f.basic()) } else { None };
@@ -255,6 +257,11 @@ impl Port {
             stages: last.map_or(Vec::new(), |s| s.stages.into_iter().skip(skipped).collect()),
         }
     }
+}
+
+/// Marks of `mb-ecn l4s`, which the marker counts and the engine does not.
+fn coded_marks(stage: &StageStats) -> u64 {
+    if let StageStats::Marked { mb_ecn, .. } = stage { mb_ecn.tally.marked_ce } else { 0 }
 }
 
 /// The pipelines of both directions with `other` in the place of each one there is.

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::congestion_control::{DCTCP, Dctcp};
 use super::course::{Course, Meter};
+use super::dtp::flow::Pathway;
 use super::flows::{self, End, Pinging, Running};
 use super::plan::{self, Router};
 use super::router::{self, Manner, Routed, Started};
 use super::topology::Topology;
 use super::watch::{self, Seen};
-use super::{Error, kernel_router, machine};
+use super::{Error, dtp, kernel_router, machine};
 use crate::scenario::Scenario;
 use crate::scenario::result::{FlowResult, Outcome};
 use crate::spec::Spec;
@@ -94,6 +95,7 @@ pub struct Run {
     topology: Topology,
     routers: Vec<Started>,
     flows: Vec<Running>,
+    paths: Vec<Pathway>,
     pings: Vec<Pinging>,
     looker: thread::JoinHandle<()>,
     seed: u64,
@@ -111,19 +113,23 @@ impl Run {
     pub fn start(order: Order<'_>) -> Result<Run, Error> {
         let scenario = order.scenario;
         let mut tasks = flows::tasks(scenario, order.seed)?;
-        let wants_dctcp = |t: &flows::Task| !t.is_udp() && t.tcp.sender == DCTCP;
+        let plans = dtp::flow::plans(&tasks, scenario)?;
+        let wants_dctcp = |t: &flows::Task| t.is_tcp() && (t.tcp.sender == DCTCP || t.ect1);
         let dctcp = tasks.iter().any(wants_dctcp).then(Dctcp::get).transpose()?;
         for (task, dctcp) in tasks.iter_mut().filter(|t| wants_dctcp(t)).zip(dctcp.iter().cycle()) {
             task.control = dctcp.name().into();
         }
         let mut about = machine::facts();
         let topology = Topology::build(scenario, order.row.len())?;
+        if tasks.iter().any(|t| t.ect1) {
+            topology.let_hosts_say_ect1()?;
+        }
         about["offloads"] = machine::offloads(&topology.hosts[0]);
         let routers = start_routers(&topology, order.row, order.manner)?;
         let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();
         let course = Arc::new(Course::begin(scenario, sized));
         routers.iter().for_each(|r| r.begin(&course));
-        let (flows, pings) = match start_flows(&tasks, scenario, &topology, &course) {
+        let Begun { flows, paths, pings } = match start_flows(&tasks, plans, scenario, &topology, &course) {
             Ok(begun) => begun,
             Err(e) => {
                 course.fail(&e);
@@ -138,6 +144,7 @@ impl Run {
             topology,
             routers,
             flows,
+            paths,
             pings,
             looker,
             seed: order.seed,
@@ -172,6 +179,13 @@ impl Run {
                 Err(e) => trouble = trouble.and(Err(e)),
             }
         }
+        let mut paths = Vec::new();
+        for path in std::mem::take(&mut self.paths) {
+            match path.end() {
+                Ok(path) => paths.push(path),
+                Err(e) => trouble = trouble.and(Err(e)),
+            }
+        }
         // Nothing else is under way; who sleeps until the end of the run is woken by it.
         let routed: Vec<Result<Routed, Error>> = self.routers.iter().map(Started::end).collect();
         self.looker.join().map_err(|_| Error::panicked("who looks at the senders"))?;
@@ -202,7 +216,7 @@ impl Run {
             ports,
             origin: Instant::ZERO,
             conversations: Vec::new(),
-            paths: Vec::new(),
+            paths,
             autorate: Vec::new(),
             noise: self.noise,
         };
@@ -226,16 +240,27 @@ fn start_routers(topology: &Topology, row: &Row, manner: Manner) -> Result<Vec<S
     Ok(started)
 }
 
+/// All who send.
+struct Begun {
+    flows: Vec<Running>,
+    paths: Vec<Pathway>,
+    pings: Vec<Pinging>,
+}
+
 fn start_flows(
     tasks: &[flows::Task],
+    plans: Vec<dtp::flow::Plan>,
     scenario: &Scenario,
     topology: &Topology,
     course: &Arc<Course>,
-) -> Result<(Vec<Running>, Vec<Pinging>), Error> {
-    let asks: Vec<Arc<Mutex<()>>> = topology.hosts.iter().map(|_| Arc::default()).collect();
-    let flows = tasks.iter().map(|t| flows::start(t, &topology.hosts, &asks, course)).collect::<Result<_, _>>()?;
-    let pings = scenario.pings.iter().map(|p| Pinging::start(p, scenario, &topology.hosts, course));
-    Ok((flows, pings.collect::<Result<_, _>>()?))
+) -> Result<Begun, Error> {
+    let hosts = &topology.hosts;
+    let asks: Vec<Arc<Mutex<()>>> = hosts.iter().map(|_| Arc::default()).collect();
+    let (paths, mut layer) = dtp::flow::start(plans, tasks, hosts, course)?;
+    let mut start = |(i, task)| layer.remove(&i).map_or_else(|| flows::start(task, hosts, &asks, course), Ok);
+    let flows = tasks.iter().enumerate().map(&mut start).collect::<Result<_, _>>()?;
+    let pings = scenario.pings.iter().map(|p| Pinging::start(p, scenario, hosts, course));
+    Ok(Begun { flows, paths, pings: pings.collect::<Result<_, _>>()? })
 }
 
 /// Sums by interval become means.
@@ -256,10 +281,11 @@ fn flow_result(running: &Running, [client, server]: [End; 2], course: &Course) -
     let seen: Option<Seen> = running.watch.as_ref().map(|w| w.take(course));
     let meter: &Meter = seen.as_ref().map_or(&receiver.meter, |s| &s.meter);
     let (last, before) = seen.as_ref().map(|s| (s.last, s.before_steady)).unwrap_or_default();
+    let retransmissions = [last.retransmits, last.retransmits.saturating_sub(before.retransmits)].map(u64::from);
     FlowResult {
         name: task.name.clone(),
         group: task.group.clone(),
-        kind: if task.is_udp() { "udp".into() } else { task.tcp.sender.clone() },
+        kind: task.kind().into(),
         up: task.up(),
         bytes: receiver.meter.bytes,
         goodput: bytes as f64 * 8.0 * SECOND as f64 / end.saturating_sub(from).max(1) as f64,
@@ -272,7 +298,7 @@ fn flow_result(running: &Running, [client, server]: [End; 2], course: &Course) -
         received: receiver.received,
         completed,
         aborted: sender.aborted || receiver.aborted,
-        retransmissions: [last.retransmits, last.retransmits.saturating_sub(before.retransmits)].map(u64::from),
+        retransmissions: if task.is_tcp() { retransmissions } else { sender.retransmissions },
         timeouts: last.timeouts.into(),
         delivered: last.delivered.into(),
         echoed: [last.delivered_ce, last.delivered_ce.saturating_sub(before.delivered_ce)].map(u64::from),

@@ -16,6 +16,7 @@ use super::flows::{End, Task};
 use super::senders::{self, FlowOptions};
 use super::watch::Watch;
 use super::{Error, udp_flow};
+use crate::port::xdp::ect1;
 use crate::rng::Random;
 use crate::scenario::{App, Tcp};
 
@@ -55,6 +56,9 @@ fn set_up(socket: SockRef<'_>, task: &Task) -> Result<(), Error> {
     if let Some(patience) = task.tcp.patience {
         let patience = Duration::from_nanos(patience);
         socket.set_tcp_user_timeout(Some(patience)).map_err(Error::when("cannot set the patience"))?;
+    }
+    if task.ect1 {
+        socket.set_mark(ect1::MARK).map_err(Error::when("cannot mark a socket"))?;
     }
     senders::set_up(socket, &options(task))
 }

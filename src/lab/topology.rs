@@ -23,7 +23,7 @@ pub const OUTSIDE: &str = "lab-out";
 pub const HOST: &str = "eth0";
 
 /// What leaves a host is finished: XDP sees frames before checksums are filled in and segments cut.
-const OFFLOADS_OFF: [&str; 12] = ["-K", HOST, "tx", "off", "tso", "off", "gso", "off", "gro", "off", "txvlan", "off"];
+const OFFLOADS_OFF: [&str; 10] = ["-K", HOST, "tx", "off", "tso", "off", "gso", "off", "txvlan", "off"];
 
 /// Namespaces, by what is in them. Dropped, all is gone.
 pub struct Topology {
@@ -85,6 +85,21 @@ impl Topology {
     }
 }
 
+impl Topology {
+    /// From now on marked sockets of all hosts send ECT(1) where the kernel says ECT(0).
+    ///
+    /// # Errors
+    /// The kernel does not take the program for it.
+    pub fn let_hosts_say_ect1(&self) -> Result<(), Error> {
+        let attach = || {
+            let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
+            let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
+            crate::port::xdp::ect1::attach(nic.index).map_err(Error::when("ECT(1), which needs kernel 6.6"))
+        };
+        self.hosts.iter().try_for_each(|host| host.run(attach)?)
+    }
+}
+
 /// A namespace in which nobody speaks unasked.
 fn quiet_space(v6: bool) -> Result<Space, Error> {
     let space = Space::new()?;
@@ -97,12 +112,17 @@ fn quiet_space(v6: bool) -> Result<Space, Error> {
     Ok(space)
 }
 
-fn mac(host: usize) -> String {
-    format!("02:00:00:00:{:02x}:{:02x}", host >> 8, host & 255)
+/// The MAC address of a host.
+pub fn mac(host: usize) -> [u8; 6] {
+    [2, 0, 0, 0, (host >> 8) as u8, host as u8]
+}
+
+fn mac_words(host: usize) -> String {
+    mac(host).map(|b| format!("{b:02x}")).join(":")
 }
 
 fn join(a: &End<'_>, b: &End<'_>, host: Option<usize>) -> Result<(), Error> {
-    let address = host.map(|h| format!(" address {}", mac(h))).unwrap_or_default();
+    let address = host.map(|h| format!(" address {}", mac_words(h))).unwrap_or_default();
     let (name, peer, there) = (&a.1, &b.1, b.0.thread());
     a.0.ip(&format!("link add {name}{address} type veth peer name {peer} netns {there}\nlink set {name} up\n"))?;
     b.0.ip(&format!("link set {peer} up\n"))
@@ -116,7 +136,7 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
     };
     for (i, other) in hosts.iter().enumerate().filter(|(i, _)| *i != me) {
         if other.address.is_ipv4() == hosts[me].address.is_ipv4() {
-            lines += &format!("neigh add {} lladdr {} dev {HOST} nud permanent\n", other.address, mac(i));
+            lines += &format!("neigh add {} lladdr {} dev {HOST} nud permanent\n", other.address, mac_words(i));
         }
     }
     space.ip(&lines)?;
@@ -130,12 +150,23 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
     ] {
         space.set(name, value)?;
     }
-    #[cfg(feature = "xdp")]
-    space.run(|| {
-        let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
-        let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
-        // NAPI, as a real NIC has, but without GRO, which merges segments (decisions.md 18).
-        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when("NAPI for a host"))
-    })??;
-    Ok(())
+    // A kernel that routes takes a flow's number from the socket if it still can, and a socket takes another one after a timeout:
+    // the flow would go on in another queue. No frame carries that number. Kernels before 5.17 have no such file.
+    let _ = space.set("net.core.txrehash", "0");
+    like_a_nic(space, HOST)
+}
+
+/// An interface that takes frames as a real NIC does: by NAPI, unmerged, and with nothing left of the socket that sent them.
+/// A veth else hands over the sender's own buffer, and a TCP that sees how many of those a router still holds sends no more
+/// than its small-queue limit, as if the router's queue were its own.
+///
+/// # Errors
+/// It is not there, or cannot have an XDP program.
+pub fn like_a_nic(space: &Space, name: &'static str) -> Result<(), Error> {
+    space.command("ethtool", &["-K", name, "gro", "off"])?;
+    space.run(move || {
+        let parsed = name.parse().map_err(|e| Error::new(name, e))?;
+        let nic = crate::run::nic::NicFacts::inspect(&parsed).map_err(|e| Error::new(name, e))?;
+        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when(format_args!("NAPI for {name}")))
+    })?
 }

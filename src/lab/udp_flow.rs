@@ -10,7 +10,7 @@ use super::Error;
 use super::course::Course;
 use super::flows::{End, Task};
 use crate::rng::Random;
-use crate::scenario::App;
+use crate::scenario::{self, App};
 
 /// Bytes of number and time.
 pub(super) const STAMP: usize = 16;
@@ -88,7 +88,7 @@ fn send(socket: &UdpSocket, task: &Task, course: &Course) -> Result<End, Error> 
         App::OnOff { rate, packet, on, off, .. } => (rate, packet, Some((on, off))),
         _ => return Err(Error::new(format_args!("flow {}", task.name), "is no datagrams")),
     };
-    let gap = (u128::from(packet) * 8_000_000_000 / u128::from(rate.max(1))).max(1) as u64;
+    let gap = scenario::gap(rate, packet).max(1);
     let mut random = Random::seeded(task.seed);
     let mut bytes = vec![0; packet as usize];
     let mut end = End::new(course);

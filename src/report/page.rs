@@ -42,7 +42,10 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     section(&mut out, "Round trips over time", &over_time(&all, outcome, "mean round trip, ms", false, round_trips));
     let mut groups: Vec<(String, Histogram<u64>)> =
         outcome.groups().iter().map(|g| (g.to_string(), outcome.rtt(g))).collect();
-    groups.extend(outcome.noise.iter().map(|h| ("noise floor".to_string(), h.clone())));
+    // A floor far below would take the picture's room from what stands above it; it is in the rows.
+    let least = groups.iter().filter(|(_, h)| !h.is_empty()).map(|(_, h)| h.min()).min().unwrap_or(0);
+    let near = outcome.noise.iter().filter(|h| h.value_at_quantile(0.5) >= least / 100);
+    groups.extend(near.map(|h| ("noise floor".to_string(), h.clone())));
     section(&mut out, "Round trips", &(percentiles("round trip, ms", &groups) + &rows(outcome)));
     if has_points {
         section(&mut out, "Congestion window", &over_time(&tcp, outcome, "packets", false, windows));
@@ -54,11 +57,16 @@ pub fn page(outcome: &Outcome, manifest: &Value) -> String {
     if !outcome.ports.is_empty() {
         let known = outcome.ports.iter().filter(|p| !p.total.is_empty());
         let sojourns: Vec<(String, Histogram<u64>)> = known.map(|p| (p.name.clone(), p.total.clone())).collect();
-        if !sojourns.is_empty() {
+        let untimed = outcome.ports.iter().all(PortResult::is_untimed);
+        if untimed {
+            section(&mut out, "Sojourn", &dim(summary::UNTIMED));
+        } else if !sojourns.is_empty() {
             section(&mut out, "Sojourn", &percentiles("sojourn, ms", &sojourns));
         }
         section(&mut out, "Queue depth", &ports(outcome, "packets", |d, _| f64::from(d.packets)));
-        section(&mut out, "Longest sojourn in each interval", &ports(outcome, "ms", |d, _| d.worst as f64 / 1e6));
+        if !untimed {
+            section(&mut out, "Longest sojourn in each interval", &ports(outcome, "ms", |d, _| d.worst as f64 / 1e6));
+        }
         let rate = 1e9 / scenario.interval as f64;
         section(&mut out, "Drops", &ports(outcome, "drops per second", |d, last| (d.drops - last.drops) as f64 * rate));
         section(&mut out, "Marks", &ports(outcome, "marks per second", |d, last| (d.marks - last.marks) as f64 * rate));
@@ -176,7 +184,14 @@ fn ports(
         Line { name: p.name.clone(), points: pairs.collect() }
     };
     let all: Vec<Line> = outcome.ports.iter().map(line).collect();
+    if all.iter().flat_map(|l| &l.points).all(|p| p.1 == 0.0) {
+        return dim("none");
+    }
     lines(&Axes { x: "time, s", y, log: false }, &all)
+}
+
+fn dim(text: &str) -> String {
+    format!("<p class=\"dim\">{text}</p>")
 }
 
 /// The seed's rows of percentiles.

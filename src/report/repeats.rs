@@ -10,20 +10,23 @@ pub const COLUMNS: usize = 12;
 
 /// What is kept of a run for tables over runs.
 pub struct Figures {
-    groups: Vec<Group>,
-    ports: Vec<(String, u64, u64)>,
+    pub(super) groups: Vec<Group>,
+    /// Name, drops, marks.
+    pub(super) ports: Vec<(String, u64, u64)>,
     completions: Vec<(String, Option<f64>)>,
     /// The machine's own, at all [`PERCENTILES`].
     noise: Option<Vec<f64>>,
 }
 
-struct Group {
-    name: String,
-    data: bool,
-    goodput: f64,
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) data: bool,
+    /// Mbit/s.
+    pub(super) goodput: f64,
     spread: (f64, f64),
     jain: f64,
-    rtt: [Option<f64>; 4],
+    /// The median, p95, p99 and the longest, ms.
+    pub(super) rtt: [Option<f64>; 4],
     /// At all [`PERCENTILES`].
     percentiles: Vec<f64>,
     retransmissions: f64,
@@ -106,7 +109,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     out
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let list = sorted(values);
     (!list.is_empty()).then(|| quantile(&list, 0.5))
 }
@@ -211,19 +214,27 @@ pub fn common_groups<'a>(runs: &[(&str, &'a Figures)]) -> Vec<&'a str> {
     first.groups.iter().map(|g| g.name.as_str()).filter(common).collect()
 }
 
-/// The rows of round-trip percentiles, a column for each run, and the noise floor of the first whose machine was listened to.
+/// The rows of round-trip percentiles, a column for each run, and the highest noise floor of those whose machine was listened
+/// to.
 pub fn percentile_rows(runs: &[(&str, &Figures)], group: &str) -> String {
     let mut rows = vec![vec!["RTT, ms".to_string()]];
-    rows[0].extend(runs.iter().map(|(name, _)| name.to_string()));
-    let noise = runs.iter().find_map(|(_, f)| f.noise.as_ref());
-    rows[0].extend(noise.map(|_| "noise floor".to_string()));
+    let numbered = |(i, (name, _)): (usize, &(&str, &Figures))| {
+        let of_name = |all: &[(&str, &Figures)]| all.iter().filter(|(other, _)| other == name).count();
+        match of_name(runs) {
+            1 => name.to_string(),
+            _ => format!("{name} #{}", of_name(&runs[..=i])),
+        }
+    };
+    rows[0].extend(runs.iter().enumerate().map(numbered));
+    let floors: Vec<&Vec<f64>> = runs.iter().filter_map(|(_, f)| f.noise.as_ref()).collect();
+    rows[0].extend((!floors.is_empty()).then(|| "noise floor".to_string()));
     for (k, p) in PERCENTILES.iter().enumerate() {
         let mut row = vec![format!("p{p}")];
         for (_, f) in runs {
             let found = f.groups.iter().find(|g| g.name == group);
             row.push(found.map_or("-".into(), |g| format!("{:.3}", g.percentiles[k])));
         }
-        row.extend(noise.map(|n| format!("{:.3}", n[k])));
+        row.extend(floors.iter().map(|n| n[k]).reduce(f64::max).map(|n| format!("{n:.3}")));
         rows.push(row);
     }
     table(&rows)

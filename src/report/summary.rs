@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::mark::mb_ecn::code;
-use crate::scenario::result::{FlowResult, Outcome, PathResult, jain};
+use crate::scenario::result::{FlowResult, Outcome, PathResult, PortResult, jain};
 use crate::stats::mb_ecn::capacity;
 
 /// The percentiles that round trips are printed at: the seed's rows.
@@ -18,6 +18,9 @@ pub fn percentile(h: &Histogram<u64>, p: f64) -> f64 {
 fn round(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
+
+/// In the place of sojourns that nobody measured.
+pub const UNTIMED: &str = "not measured by the kernel";
 
 /// Paths that have a row of their own.
 const SHOWN: usize = 12;
@@ -137,6 +140,9 @@ pub fn text(outcome: &Outcome) -> String {
     if rows.len() > 1 {
         out.push('\n');
         out += &table(&rows);
+    }
+    if outcome.ports.iter().any(PortResult::is_untimed) {
+        out += &format!("sojourn: {UNTIMED}\n");
     }
     out += &paths(outcome);
     out += &completions(outcome);

@@ -26,7 +26,7 @@ const INSTANCE_PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_REQUEST: u64 = 1 << 16;
 
 /// What can be asked of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Who it is: an [`Info`].
@@ -42,6 +42,15 @@ pub enum Request {
         /// The new specification toward OUTSIDE.
         up: Option<String>,
     },
+    /// Every arrival and its outcome into tables in this directory, for so many seconds.
+    Log {
+        /// An absolute path.
+        directory: PathBuf,
+        /// How long at most.
+        seconds: f64,
+    },
+    /// The end of that, if it has not come by itself; `lines` for people.
+    EndLog,
     /// An orderly end.
     Stop,
 }
@@ -82,6 +91,18 @@ pub trait Instance {
     /// # Errors
     /// Why not.
     fn change(&mut self, specs: [Option<Spec>; 2]) -> Result<(), String>;
+
+    /// Writes every arrival and its outcome into tables in a directory, for so many seconds.
+    ///
+    /// # Errors
+    /// Why not.
+    fn log(&mut self, directory: &Path, seconds: f64) -> Result<(), String>;
+
+    /// Ends that, if it goes on; gives lines about what was written.
+    ///
+    /// # Errors
+    /// There was no log, or what went wrong with it.
+    fn end_log(&mut self) -> Result<Vec<String>, String>;
 }
 
 /// An instance's end of the socket; the file is gone when dropped.
@@ -173,6 +194,13 @@ fn answer(request: Request, instance: &mut dyn Instance) -> Result<Value, String
                 files.into_iter().map(|(name, content)| json!({ "name": name, "content": content })).collect();
             Ok(json!({ "files": files }))
         }
+        Request::Log { directory, seconds } => {
+            if !(directory.is_absolute() && seconds > 0.0 && seconds <= 1e9) {
+                return Err("a log wants an absolute path and a number of seconds".into());
+            }
+            instance.log(&directory, seconds).map(|()| Value::Null)
+        }
+        Request::EndLog => instance.end_log().map(|lines| json!({ "lines": lines })),
         Request::Change { down, up } => {
             let wanted = [checked("down", down, &instance.specs()[0])?, checked("up", up, &instance.specs()[1])?];
             if wanted.iter().all(Option::is_none) {

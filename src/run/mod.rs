@@ -18,6 +18,8 @@ pub mod hist;
 #[cfg(feature = "xdp")]
 pub mod ingress;
 #[cfg(feature = "xdp")]
+pub mod journal;
+#[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;
 pub mod quiet;

@@ -213,6 +213,13 @@ impl Values<'_> {
         self.text(name).parse().ok().filter(|n| *n > 0).ok_or_else(|| self.bad(name, "not a number above zero"))
     }
 
+    /// The length of a run, s; the unit may stand behind it.
+    fn seconds(&self) -> Result<u64, String> {
+        let text = self.text("seconds");
+        let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+        number.filter(|n| *n > 0).ok_or_else(|| self.bad("seconds", "not a number of seconds above zero"))
+    }
+
     fn rate(&self, name: &str) -> Result<u64, String> {
         let rate = units::rate(self.text(name)).map_err(|e| self.bad(name, e))?;
         if rate.is_zero() { Err(self.bad(name, "a rate of zero carries nothing")) } else { Ok(rate.bits_per_second()) }
@@ -297,7 +304,7 @@ fn mtu_scaling(v: &Values) -> Result<Vec<Case>, String> {
     const RULES: [&str; 6] = ["kernel", "1mtu", "2mtu", "4mtu", "2mtu-flows", "4mtu-flows"];
     let (rate, bps, sender) = (v.text("rate"), v.rate("rate")?, v.text("sender"));
     let half = ms(v.time("rtt")? / 2);
-    let (flows, seconds) = (v.count("flows")?, v.count("seconds")?);
+    let (flows, seconds) = (v.count("flows")?, v.seconds()?);
     let mode = v.several("mode", &["ingress", "egress"])?[0];
     let mut out = Vec::new();
     for load in v.several("load", &["down32", "up32", "rrul"])? {
@@ -337,7 +344,7 @@ fn bbr20(v: &Values) -> Result<Vec<Case>, String> {
         "auto" => 1_000_000_000_000_000 / bps,
         _ => v.time("rtt")?,
     };
-    let (flows, seconds, sender) = (v.count("flows")?, v.count("seconds")?, v.text("sender"));
+    let (flows, seconds, sender) = (v.count("flows")?, v.seconds()?, v.text("sender"));
     let aqm = v.several("aqm", &["codel", "fq_codel"])?[0];
     let mut text = head(&format!("bbr20-{aqm}-{sender}"), "twenty flows at a step threshold", seconds);
     // The last flow comes after two seconds; shares need some more to settle.
@@ -405,7 +412,7 @@ fn rrul(v: &Values) -> Result<Vec<Case>, String> {
     v.rate("rate")?;
     let pipeline = v.pipeline(v.text("qdisc"), v.text("rate"))?;
     let (flows, sender) = (v.count("flows")?, v.text("sender"));
-    let mut text = head("rrul", "realtime response under load", v.count("seconds")?);
+    let mut text = head("rrul", "realtime response under load", v.seconds()?);
     text += &node("rt", &[("down", &pipeline), ("up", &pipeline)]);
     text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
     text += &bulk("down", flows, "down", sender);
@@ -420,7 +427,7 @@ fn square(v: &Values) -> Result<Vec<Case>, String> {
     if period == 0 {
         return Err(v.bad("period", "must be longer than zero"));
     }
-    let seconds = v.count("seconds")?;
+    let seconds = v.seconds()?;
     let mut text = head("square", "a link whose capacity jumps", seconds);
     let half = ms(v.time("rtt")? / 2);
     text += &node("rt", &[("down", v.text("qdisc")), ("down-line", high), ("delay", &half)]);
@@ -461,7 +468,7 @@ fn hosts(v: &Values) -> Result<Vec<Case>, String> {
                 _ => "flows",
             };
             let name = format!("{direction}-{isolation}-{servers}");
-            let mut text = head(&name, "one flow of one host against eight of another", v.count("seconds")?);
+            let mut text = head(&name, "one flow of one host against eight of another", v.seconds()?);
             text += &node("rt", &[(direction, &format!("cake bandwidth {rate} {word}"))]);
             text += &node("dl", &[("delay", &half)]);
             for host in ["host1", "host2"] {
@@ -499,7 +506,7 @@ fn voip(v: &Values) -> Result<Vec<Case>, String> {
     let mut out = Vec::new();
     for (name, pipeline) in chosen {
         let pipeline = v.pipeline(pipeline, rate)?;
-        let mut text = head(&format!("voip-{name}"), "a call beside bulk transfers", v.count("seconds")?);
+        let mut text = head(&format!("voip-{name}"), "a call beside bulk transfers", v.seconds()?);
         text += &node("rt", &[("down", &pipeline), ("up", &pipeline)]);
         text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
         text += &bulk("bulk", v.count("flows")?, "down", v.text("sender"));
@@ -517,7 +524,7 @@ fn voip(v: &Values) -> Result<Vec<Case>, String> {
 fn shaping(v: &Values) -> Result<Vec<Case>, String> {
     v.rate("rate")?;
     let pipeline = v.pipeline(v.text("qdisc"), v.text("rate"))?;
-    let mut text = head("shaping", "how exactly a rate is kept", v.count("seconds")?);
+    let mut text = head("shaping", "how exactly a rate is kept", v.seconds()?);
     text += &node("rt", &[("down", &pipeline)]);
     text += &node("dl", &[("delay", &ms(v.time("rtt")? / 2))]);
     text += &bulk("down", v.count("flows")?, "down", v.text("sender"));

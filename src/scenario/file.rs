@@ -171,6 +171,10 @@ fn from_toml(e: &toml::de::Error) -> Problem {
             let hint = nearest.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
             Problem::at(span, format!("\"{word}\" has no meaning here{hint}\nallowed: {}", known.join(", ")))
         }
+        _ if message.ends_with("expected a string") => Problem::at(
+            span,
+            format!("{message}: times, rates and sizes are in quotes, with their unit, like \"5s\" or \"10mbit\""),
+        ),
         _ => Problem::at(span, message.to_string()),
     }
 }
@@ -221,6 +225,18 @@ fn size(text: &str) -> Result<u64, String> {
     units::size(text).map(u64::from)
 }
 
+/// A name, which also is part of the names of files.
+fn name(text: &Text) -> Checked<String> {
+    let name = text.get_ref();
+    let plain = |c: char| !c.is_control() && !matches!(c, '/' | '\\');
+    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
+        let why =
+            format!("\"{name}\" cannot be in the name of a file: 1 to 64 bytes, no slash, no dot at its beginning");
+        return Err(Problem::at(text.span(), why));
+    }
+    Ok(name.clone())
+}
+
 /// Picks one of `choices`.
 fn choice<T: Copy>(text: &Text, what: &str, choices: &[(&str, T)]) -> Checked<T> {
     let asked = text.get_ref().as_str();
@@ -235,8 +251,8 @@ fn choice<T: Copy>(text: &Text, what: &str, choices: &[(&str, T)]) -> Checked<T>
 
 impl Reader<'_> {
     fn scenario(mut self, raw: RawScenario) -> Checked<Read> {
-        let name = raw.name.as_ref().map_or("scenario", |n| n.get_ref().as_str());
-        let mut s = Scenario::empty(name);
+        let called = raw.name.as_ref().map_or(Ok("scenario".into()), name)?;
+        let mut s = Scenario::empty(&called);
         s.title = raw.title.clone().unwrap_or_default();
         s.duration = or(&raw.duration, time, s.duration)?;
         s.interval = or(&raw.interval, time, s.interval)?;
@@ -251,7 +267,13 @@ impl Reader<'_> {
         if let Some(text) = raw.steady_from.as_ref().filter(|_| s.steady_from >= s.duration) {
             return Err(Problem::at(text.span(), "the steady part must begin before the end; make duration longer"));
         }
-        s.nodes = raw.node.iter().map(|n| self.node(n)).collect::<Checked<_>>()?;
+        for node in &raw.node {
+            let read = self.node(node)?;
+            if s.nodes.iter().any(|other| other.name == read.name) {
+                return Err(Problem::at(node.name.span(), format!("there are two nodes called \"{}\"", read.name)));
+            }
+            s.nodes.push(read);
+        }
         self.hosts(&mut s, &raw.host)?;
         let mut names = HashSet::new();
         for (i, flow) in raw.flow.iter().enumerate() {
@@ -307,7 +329,7 @@ impl Reader<'_> {
             })
         });
         Ok(Node {
-            name: raw.name.get_ref().clone(),
+            name: name(&raw.name)?,
             down: pipeline(&raw.down)?,
             up: pipeline(&raw.up)?,
             down_line: maybe(&raw.down_line, rate)?.or(line),
@@ -332,7 +354,7 @@ impl Reader<'_> {
                 let span = h.address.as_ref().map_or(h.name.span(), Spanned::span);
                 return Err(Problem::at(span, format!("\"{}\" has {address} already", other.name)));
             }
-            hosts.push(Host { name: h.name.get_ref().clone(), side, address, delay: or(&h.delay, time, 0)? });
+            hosts.push(Host { name: name(&h.name)?, side, address, delay: or(&h.delay, time, 0)? });
         }
         for side in [Side::Client, Side::Server] {
             if !hosts.iter().any(|h| h.side == side) {
@@ -362,7 +384,7 @@ impl Reader<'_> {
         if servers.is_empty() {
             return Err(Problem::at(span, "a flow needs a server"));
         }
-        let name = raw.name.as_ref().map_or_else(|| format!("flow{}", i + 1), |n| n.get_ref().clone());
+        let name = raw.name.as_ref().map_or_else(|| Ok(format!("flow{}", i + 1)), name)?;
         let flow = Flow {
             group: name.clone(),
             name,
@@ -492,7 +514,7 @@ impl Reader<'_> {
         }
         let default = if i == 0 { "ping".to_string() } else { format!("ping{}", i + 1) };
         Ok(Ping {
-            name: raw.name.as_ref().map_or(default, |n| n.get_ref().clone()),
+            name: raw.name.as_ref().map_or(Ok(default), name)?,
             client: self.host(s, raw.client.as_ref(), Side::Client)?,
             server: self.host(s, raw.server.as_ref(), Side::Server)?,
             interval,

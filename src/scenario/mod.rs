@@ -278,6 +278,11 @@ pub struct Ping {
     pub dscp: u8,
 }
 
+/// Time between two datagrams of `packet` bytes at `rate` bits per second, ns.
+pub fn gap(rate: u64, packet: u32) -> u64 {
+    (u128::from(packet) * 8 * u128::from(SECOND) / u128::from(rate.max(1))) as u64
+}
+
 impl Scenario {
     /// One with nothing in it: a client, a server, no nodes, no flows.
     pub fn empty(name: &str) -> Self {

@@ -142,6 +142,16 @@ pub struct PortResult {
     pub stages: Vec<StageStats>,
 }
 
+impl PortResult {
+    /// Whether packets left and nobody measured how long they had waited: the kernel's disciplines do not tell.
+    pub fn is_untimed(&self) -> bool {
+        self.sent_packets > 0
+            && self.decision.is_empty()
+            && self.total.is_empty()
+            && self.depth.iter().all(|d| d.worst == 0)
+    }
+}
+
 /// A point of a path's series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathPoint {

@@ -3,7 +3,7 @@
 use super::frames::Tag;
 use super::{Event, Simulation};
 use crate::rng::Random;
-use crate::time::{Instant, SECOND};
+use crate::time::Instant;
 
 /// An application's turns, as numbered in [`Event::App`].
 pub(super) mod turn {
@@ -354,9 +354,4 @@ impl Simulation {
             }
         }
     }
-}
-
-/// ns between datagrams of `packet` bytes at `rate` bits per second.
-pub(super) fn gap(rate: u64, packet: u32) -> u64 {
-    (u128::from(packet) * 8 * u128::from(SECOND) / u128::from(rate.max(1))) as u64
 }

@@ -1,6 +1,6 @@
 //! From a scenario to a simulation.
 
-use super::applications::{App, Web, gap, turn};
+use super::applications::{App, Web, turn};
 use super::events::Events;
 use super::frames::{Ends, Template};
 use super::network::{Network, Next, PortSetup};
@@ -246,10 +246,16 @@ fn application(flow: &Flow) -> App {
         scenario::App::Web { .. } => App::Web { web: 0, exchange },
         scenario::App::Dtp(Dtp { up, .. }) => super::dtp::app(0, 0, up),
         scenario::App::Constant { rate, packet, up } => {
-            App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: None, until, running: false }
+            App::Datagrams { up, packet, gap: scenario::gap(rate, packet), ds, phases: None, until, running: false }
         }
-        scenario::App::OnOff { rate, packet, up, on, off } => {
-            App::Datagrams { up, packet, gap: gap(rate, packet), ds, phases: Some((on, off)), until, running: false }
-        }
+        scenario::App::OnOff { rate, packet, up, on, off } => App::Datagrams {
+            up,
+            packet,
+            gap: scenario::gap(rate, packet),
+            ds,
+            phases: Some((on, off)),
+            until,
+            running: false,
+        },
     }
 }

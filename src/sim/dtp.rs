@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use super::applications::{App, gap, turn};
+use super::applications::{App, turn};
 use super::{Event, ORIGIN, Simulation};
 use crate::dtp::frame::{HEADER, Header, Message};
-use crate::dtp::{Path, Receiver, Tuning, UPDATE, reliable};
+use crate::dtp::{Path, Receiver, Tuning, UPDATE, Writer, reliable};
 use crate::mark::mb_ecn::endpoint::FlowUpdate;
 use crate::pool::Frame;
 use crate::scenario::result::{PathPoint, PathResult};
@@ -18,8 +18,6 @@ use crate::time::Instant;
 const SHORTEST: u32 = 60;
 /// The longest frame: all headers and the largest payload that a scenario may ask for.
 const LONGEST: usize = HEADER + reliable::HEADER + 1472;
-/// Packets that a flow with a rate of its own may have waiting; then its writer blocks.
-const WAITING: u32 = 64;
 
 /// Why a route wakes up.
 pub(super) mod wake {
@@ -35,8 +33,8 @@ struct Flow {
     payload: u32,
     eid: u64,
     running: bool,
-    /// Packets that wait, of a flow with a rate of its own: time between them, and how many.
-    paced: Option<(u64, u32)>,
+    /// Of a flow with a rate of its own: the time between two packets, and who writes them once it runs.
+    paced: Option<(u64, Writer)>,
     reliable: Option<(reliable::Sender, reliable::Receiver)>,
 }
 
@@ -171,7 +169,7 @@ pub(super) fn add(
         payload: dtp.packet,
         eid: Header::flow_eid(number as u32, random),
         running: false,
-        paced: dtp.rate.map(|rate| (gap(rate, dtp.packet), 0)),
+        paced: dtp.rate.map(|rate| scenario::gap(rate, dtp.packet)).map(|gap| (gap, Writer::new(gap, Instant::NEVER))),
         reliable: dtp.reliable.then(Default::default),
     });
     Ok((r, number))
@@ -199,9 +197,12 @@ impl Simulation {
             }
             _ => {}
         }
-        if let (true, Some((gap, waiting))) = (flow.running, &mut flow.paced) {
-            *waiting = (*waiting + 1).min(WAITING);
-            self.events.at(now + *gap, Event::App(c as u32, turn::NEXT));
+        if let (true, Some((gap, writer))) = (flow.running, &mut flow.paced) {
+            if what == turn::START {
+                *writer = Writer::new(*gap, now);
+            }
+            writer.advance(now);
+            self.events.at(writer.next(), Event::App(c as u32, turn::NEXT));
         }
         self.offer(r, f);
         self.dtp_pump(r);
@@ -213,7 +214,7 @@ impl Simulation {
         let route = &mut self.routes[r];
         let flow = &mut route.flows[f];
         let window = flow.reliable.as_mut().is_none_or(|(sender, _)| sender.may(now));
-        let has = flow.running && window && flow.paced.is_none_or(|(_, waiting)| waiting > 0);
+        let has = flow.running && window && flow.paced.is_none_or(|(_, writer)| writer.has());
         let head = has.then(|| flow.frame_len());
         route.path.offer(now, f, head);
     }
@@ -278,8 +279,8 @@ impl Simulation {
         let len = flow.frame_len();
         let header = Header { eid: flow.eid, ..route.headers[0] };
         bytes[..HEADER].copy_from_slice(&header.write((len as usize - HEADER) as u16));
-        if let Some((_, waiting)) = &mut flow.paced {
-            *waiting = waiting.saturating_sub(1);
+        if let Some((_, writer)) = &mut flow.paced {
+            writer.sent();
         }
         let (c, up, entry) = (flow.conversation, route.up, route.entry[0]);
         let record = self.conversations[c].record;

@@ -40,6 +40,8 @@ pub struct Tag {
     pub up: bool,
     /// When the host sent it; of an echo reply, when the request was sent.
     pub sent: Instant,
+    /// Whether a bit of it was flipped on its way: its receiver's checksum fails, and it is lost there.
+    pub corrupted: bool,
 }
 
 impl Heads {
@@ -69,6 +71,15 @@ impl Frames for Heads {
         let head = usize::from(self.tags[i].head);
         if head > ROOM { &mut self.whole[i] } else { &mut self.bytes[i][..head] }
     }
+    fn copy(&mut self, from: Slot, to: Slot, _: &Packet) {
+        let (from, to) = (from.index(), to.index());
+        self.bytes[to] = self.bytes[from];
+        self.whole[to] = self.whole[from].clone();
+        self.tags[to] = self.tags[from];
+    }
+    fn corrupted(&mut self, slot: Slot) {
+        self.tags[slot.index()].corrupted = true;
+    }
 }
 
 /// All frames of a simulation.
@@ -92,10 +103,11 @@ impl Store {
 
     /// A frame of `len` bytes that begins with `head`, of conversation `flow`, sent at `now`.
     pub fn make(&mut self, now: Instant, head: &[u8], len: u32, flow: u32, up: bool) -> Frame {
-        let frame = match self.pool.take() {
-            Some(frame) => frame,
-            None => self.grow(),
-        };
+        // A twin of it may be made on its way (`netem duplicate`).
+        if self.pool.free() < 2 {
+            self.grow();
+        }
+        let frame = self.pool.take().expect("there are two");
         let i = frame.slot().index();
         match self.heads.bytes[i].get_mut(..head.len()) {
             Some(room) => room.copy_from_slice(head),
@@ -104,18 +116,17 @@ impl Store {
                 self.heads.whole[i].extend_from_slice(head);
             }
         }
-        self.heads.tags[i] = Tag { flow, head: head.len() as u16, up, sent: now };
+        self.heads.tags[i] = Tag { flow, head: head.len() as u16, up, sent: now, corrupted: false };
         self.pool[&frame] = Packet { arrived: now, len, truesize: truesize(len), charged: len, ..Packet::default() };
         frame
     }
 
-    fn grow(&mut self) -> Frame {
+    fn grow(&mut self) {
         let more = self.pool.capacity().max(1024);
         self.pool.grow(more);
         self.heads.bytes.resize(self.pool.capacity(), [0; ROOM]);
         self.heads.whole.resize(self.pool.capacity(), Vec::new());
         self.heads.tags.resize(self.pool.capacity(), Tag::default());
-        self.pool.take().expect("the pool has just grown")
     }
 
     /// The header bytes of a frame.

@@ -104,9 +104,13 @@ pub struct Simulation {
 impl Simulation {
     /// Runs until the end, or until `stop_at` ns after the beginning.
     pub fn run(mut self, stop_at: Option<u64>) -> Outcome {
-        let end = stop_at.map_or(self.end, |ns| self.end.min(ORIGIN + ns));
-        self.run_until(end);
+        self.run_until_stopped(stop_at.unwrap_or(u64::MAX));
         self.finish()
+    }
+
+    /// Runs until `stop_at` ns after the beginning, and no longer than the scenario lasts.
+    pub fn run_until_stopped(&mut self, stop_at: u64) {
+        self.run_until(self.end.min(ORIGIN + stop_at.min(self.end.since(ORIGIN))));
     }
 
     /// Runs until `end` inclusive.
@@ -171,6 +175,10 @@ impl Simulation {
         let now = self.now;
         let tag = self.network.store.heads.tag(frame.slot());
         let c = tag.flow as usize;
+        if tag.corrupted {
+            self.network.store.pool.give(frame);
+            return;
+        }
         if let App::Dtp { route, flow, .. } = self.conversations[c].app {
             self.dtp_receive(route, flow, frame);
             return;

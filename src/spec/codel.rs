@@ -20,11 +20,11 @@ impl Grammar for Params {
         sce::WORD,
     ];
 
-    fn word(&mut self, name: &str, args: &mut Cursor<'_>, _: &mut Vec<String>) -> Result<(), SpecError> {
+    fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
         match name {
-            "limit" => self.limit = nonzero(args.arg(units::count)?, self.limit),
-            "target" => self.target_us = nonzero(args.arg(clock_us)?, self.target_us),
-            "interval" => self.interval_us = nonzero(args.arg(clock_us)?, self.interval_us),
+            "limit" => self.limit = nonzero("codel", name, args.arg(units::count)?, self.limit, warnings),
+            "target" => self.target_us = nonzero("codel", name, args.arg(clock_us)?, self.target_us, warnings),
+            "interval" => self.interval_us = nonzero("codel", name, args.arg(clock_us)?, self.interval_us, warnings),
             "ce_threshold" => self.ce_threshold_us = Some(args.arg(clock_us)?),
             "sce_threshold" => self.sce_threshold = Some(sce::read(args)?),
             "ecn" | "noecn" => self.ecn = name == "ecn",
@@ -57,8 +57,12 @@ impl Grammar for Params {
 }
 
 /// tc does not send a zero, so the kernel keeps what it had.
-pub(super) fn nonzero(value: u32, kept: u32) -> u32 {
-    if value == 0 { kept } else { value }
+pub(super) fn nonzero(stage: &str, name: &str, value: u32, kept: u32, warnings: &mut Vec<String>) -> u32 {
+    if value == 0 {
+        warnings.push(format!("{stage}: \"{name} 0\" changes nothing: tc does not send a zero"));
+        return kept;
+    }
+    value
 }
 
 /// A time that CoDel's clock can tell from the past: 32 bits of 1024 ns are compared by signed

@@ -58,19 +58,22 @@ impl Grammar for Params {
 
     fn word(&mut self, name: &str, args: &mut Cursor<'_>, warnings: &mut Vec<String>) -> Result<(), SpecError> {
         match name {
-            "limit" => self.limit = nonzero(args.arg(units::count)?, self.limit),
-            "flows" => self.flows = nonzero(args.arg(units::integer(0..=65536))? as u32, self.flows),
+            "limit" => self.limit = nonzero("fq_codel", name, args.arg(units::count)?, self.limit, warnings),
+            "flows" => {
+                self.flows =
+                    nonzero("fq_codel", name, args.arg(units::integer(0..=65536))? as u32, self.flows, warnings)
+            }
             "quantum" => {
                 let given = args.arg(units::integer(0..=i64::from(Params::LARGEST_QUANTUM)))? as u32;
-                if given != 0 {
+                if nonzero("fq_codel", name, given, 0, warnings) != 0 {
                     if given < Params::LEAST_QUANTUM {
                         warnings.push(format!("fq_codel: quantum {given} is raised to {}", Params::LEAST_QUANTUM));
                     }
                     self.quantum = Some(given.max(Params::LEAST_QUANTUM));
                 }
             }
-            "target" => self.target_us = nonzero(args.arg(clock_us)?, self.target_us),
-            "interval" => self.interval_us = nonzero(args.arg(clock_us)?, self.interval_us),
+            "target" => self.target_us = nonzero("fq_codel", name, args.arg(clock_us)?, self.target_us, warnings),
+            "interval" => self.interval_us = nonzero("fq_codel", name, args.arg(clock_us)?, self.interval_us, warnings),
             "ecn" | "noecn" => self.ecn = name == "ecn",
             "ce_threshold" => self.ce_threshold_us = Some(args.arg(clock_us)?),
             "ce_threshold_selector" => {
@@ -84,7 +87,9 @@ impl Grammar for Params {
                 }
                 self.memory_limit = given.min(Params::LARGEST_MEMORY);
             }
-            "drop_batch" => self.drop_batch = nonzero(args.arg(units::count)?, self.drop_batch),
+            "drop_batch" => {
+                self.drop_batch = nonzero("fq_codel", name, args.arg(units::count)?, self.drop_batch, warnings)
+            }
             _ => return Err(args.unknown("fq_codel", &Self::allowed())),
         }
         Ok(())

@@ -11,6 +11,12 @@ pub(super) fn read(stage: Token<'_>, args: &mut Cursor<'_>, warnings: &mut Vec<S
         return Err(SpecError::new(stage.at, stage.text.len(), "link needs a file: \"link FILE\""));
     };
     let refuse = |why: String| SpecError::new(file.at, file.text.len(), why);
+    let what = "link takes a file of a recorded link; a constant rate is \"tbf rate 10mbit burst 5k\"";
+    match std::fs::metadata(file.text) {
+        Ok(about) if about.is_file() => {}
+        Ok(_) => return Err(refuse(format!("{} is no regular file; {what}", file.text))),
+        Err(e) => return Err(refuse(format!("{}: {e}; {what}", file.text))),
+    }
     let text = std::fs::read_to_string(file.text).map_err(|e| refuse(format!("{}: {e}", file.text)))?;
     let record = record(&text).map_err(|why| refuse(format!("{}{why}", file.text)))?;
     let is_table = matches!(record, Record::Table(_));

@@ -8,6 +8,7 @@
 mod autorate;
 mod cake;
 mod codel;
+mod doubts;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
@@ -19,6 +20,7 @@ mod netem;
 mod sce;
 pub mod suggest;
 mod tbf;
+pub mod thresholds;
 pub mod units;
 
 use std::fmt;
@@ -300,6 +302,11 @@ pub struct Parsed {
     pub warnings: Vec<String>,
 }
 
+/// Whether a stage begins with this word.
+pub fn is_stage(word: &str) -> bool {
+    KINDS.contains(&word)
+}
+
 /// Reads a line of stages.
 ///
 /// # Errors
@@ -333,6 +340,7 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
         }
     }
     let spec = Spec { stages };
+    warnings.extend(spec.doubts());
     warnings.extend(spec.short_limits(Link::default().mtu, None));
     Ok(Parsed { spec, warnings })
 }

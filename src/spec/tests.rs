@@ -376,3 +376,26 @@ fn behind_the_bottleneck_cake_counts_what_it_drops_and_other_stages_stay_as_they
     assert_eq!(behind("cake bandwidth 9mbit mb-ecn l4s"), same("cake bandwidth 9mbit ingress mb-ecn l4s"));
     assert_eq!(behind("codel | tbf rate 9mbit burst 5k"), same("codel | tbf rate 9mbit burst 5k"));
 }
+
+#[test]
+fn what_is_hardly_ever_meant_is_said() {
+    for (line, why) in [
+        ("cake bandwidth 50", "at 48bit a frame of 1514 bytes takes 252 s; a rate without a unit"),
+        ("pfifo limit 0", "\"limit 0\" drops every packet"),
+        ("fq_codel memory_limit 0", "\"memory_limit 0\" drops"),
+        ("pfifo limit 9 | tbf rate 10mbit burst 1500", "longer than the burst of 1500 bytes are dropped"),
+        ("codel target 0", "codel: \"target 0\" changes nothing"),
+        ("fq_codel flows 0", "fq_codel: \"flows 0\" changes nothing"),
+    ] {
+        let said = warned(line);
+        assert!(said.len() == 1 && said[0].contains(why), "{line}: {said:?}");
+    }
+    assert!(warned("cake bandwidth 64kbit").is_empty());
+}
+
+#[test]
+fn a_link_that_is_no_file_says_what_is_meant_by_link() {
+    for line in ["link rate 10mbit", "link /dev/zero"] {
+        assert!(parse(line).expect_err(line).message.contains("tbf rate 10mbit"), "{line}");
+    }
+}

@@ -49,14 +49,18 @@ pub fn join_promiscuous(packet_socket: BorrowedFd<'_>, ifindex: u32) -> io::Resu
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A packet socket that sends and receives whole frames of any kind at one interface.
+/// Every ethertype, for [`packet_socket`].
+pub const ANY: u16 = libc::ETH_P_ALL as u16;
+
+/// A packet socket that sends and receives whole frames at one interface: those of an ethertype, or with [`ANY`] all, also
+/// what leaves there.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`, `ENODEV` for no such interface.
-pub fn packet_socket(ifindex: u32) -> io::Result<OwnedFd> {
-    let all = (libc::ETH_P_ALL as u16).to_be();
+pub fn packet_socket(ifindex: u32, ethertype: u16) -> io::Result<OwnedFd> {
+    let protocol = ethertype.to_be();
     // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(all)) };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol)) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -64,7 +68,7 @@ pub fn packet_socket(ifindex: u32) -> io::Result<OwnedFd> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: all,
+        sll_protocol: protocol,
         sll_ifindex: i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?,
         sll_hatype: 0,
         sll_pkttype: 0,

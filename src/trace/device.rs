@@ -14,8 +14,9 @@ use crate::pool::{Frame, Pool, Slot};
 use crate::qdisc::{Cx, Drops, Frames, Levels};
 use crate::rng::Random;
 use crate::stats::StageStats;
-use crate::time::{Instant, SECOND};
+use crate::time::Instant;
 use crate::trace::format::{Arrival, Outcome};
+use crate::trace::line::{Event, Line};
 use crate::wire::build::{Build, TcpFields};
 
 /// What a run is made with.
@@ -89,10 +90,7 @@ struct Device<'p> {
     drops: Drops,
     hashing: Hashing,
     heads: Heads,
-    busy_until: Option<Instant>,
-    watchdog: Option<Instant>,
-    /// When the watchdog fired last.
-    ticked: Option<Instant>,
+    line: Line,
     run: Run,
 }
 
@@ -117,6 +115,7 @@ pub fn run(
 ) -> Run {
     let base = setup.clock_base;
     pipeline.start(base);
+    let line = Line::new(setup.link_bps, pipeline.next_event());
     let mut device = Device {
         pipeline,
         setup,
@@ -125,9 +124,7 @@ pub fn run(
         drops: Drops::default(),
         hashing: Hashing::Numbered(Default::default()),
         heads: Heads::default(),
-        busy_until: None,
-        watchdog: None,
-        ticked: None,
+        line,
         run: Run {
             outcomes: Vec::with_capacity(arrivals.len()),
             peak_packets: 0,
@@ -138,7 +135,6 @@ pub fn run(
             updates: Vec::new(),
         },
     };
-    device.watchdog = device.pipeline.next_event();
     for arrival in arrivals {
         let now = base + arrival.t_ns;
         device.advance(now, false);
@@ -156,24 +152,14 @@ impl Device<'_> {
     /// Handles the events before `until` (or up to the end of the queue).
     fn advance(&mut self, until: Instant, to_the_end: bool) {
         loop {
-            let idle = self.busy_until.is_none();
-            let drained = to_the_end && idle && self.pipeline.packets() == 0;
-            let timer = self.watchdog.filter(|_| self.pipeline.stages().any(|s| s.ends_by_timer()));
+            let drained = to_the_end && self.line.is_idle() && self.pipeline.packets() == 0;
+            let timer = self.line.watchdog().filter(|_| self.pipeline.stages().any(|s| s.ends_by_timer()));
             if drained && timer.is_none() {
                 return;
             }
-            let busy = self.busy_until.unwrap_or(Instant::NEVER);
-            let watchdog = self.watchdog.unwrap_or(Instant::NEVER);
-            let next = busy.min(watchdog);
-            if next >= until {
-                return;
-            }
+            let Some((next, event)) = self.line.next(until) else { return };
             self.run.end = next;
-            if busy <= watchdog {
-                self.busy_until = None;
-            } else {
-                self.watchdog = None;
-                self.ticked = Some(next);
+            if event == Event::Tick {
                 self.pipeline.tick(next, cx!(self));
                 self.collect_drops(next);
                 self.note_update(next);
@@ -231,20 +217,14 @@ impl Device<'_> {
 
     /// Asks for packets until there is none or the device is busy.
     fn serve(&mut self, now: Instant) {
-        while self.busy_until.is_none() {
+        while self.line.is_idle() {
             let frame = self.pipeline.dequeue(now, cx!(self));
             self.collect_drops(now);
             let Some(frame) = frame else { break };
-            if let Some(bps) = self.setup.link_bps {
-                let nanos = u128::from(self.pool[&frame].len) * 8 * u128::from(SECOND) / u128::from(bps);
-                self.busy_until = Some(now + nanos as u64);
-            }
+            self.line.send(now, self.pool[&frame].len);
             self.record(now, frame, None);
         }
-        // What is due at this very instant gets its turn now, once: after that, an idle device has just
-        // asked and a busy one asks when it is done.
-        let turn_taken = self.ticked == Some(now);
-        self.watchdog = self.pipeline.next_event().map(|t| t.max(now)).filter(|t| *t > now || !turn_taken);
+        self.line.wait_for(self.pipeline.next_event(), now);
     }
 
     /// Notes the controller's run, if this event was one.

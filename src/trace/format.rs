@@ -8,9 +8,12 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
+use crate::classify::Headers;
 use crate::packet::Marks;
 use crate::qdisc::{Observation, Reason};
 use crate::time::Instant;
+use crate::wire::protocol;
+use crate::wire::transport::Segment;
 
 /// One arriving packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,84 @@ pub struct Arrival {
     pub fwmark: u32,
     /// Kernel priority.
     pub priority: u32,
+}
+
+impl Arrival {
+    /// What a table says of a frame of `len` bytes, of which `bytes` were kept. The flow is that of the innermost headers;
+    /// a frame that is not IP has unspecified addresses and protocol 0.
+    pub fn of_frame(id: u64, t_ns: u64, len: u32, bytes: &[u8]) -> Arrival {
+        let headers = Headers::parse(bytes);
+        let keys = headers.keys;
+        let address = |octets: [u8; 16]| match (keys.version, octets) {
+            (6, octets) => IpAddr::from(octets),
+            (_, [a, b, c, d, ..]) => IpAddr::from([a, b, c, d]),
+        };
+        let network = bytes.get(usize::from(headers.net_offset)..).unwrap_or_default();
+        let tcp = Segment::find(network).map(|s| {
+            let fields = (s.tcp.seq(), s.tcp.ack(), s.tcp.option_bytes().to_vec());
+            (s.tcp.flags() as u8, fields.0, fields.1, fields.2)
+        });
+        Arrival {
+            id,
+            t_ns,
+            len,
+            src: address(keys.src),
+            dst: address(keys.dst),
+            protocol: keys.protocol,
+            sport: keys.ports[0],
+            dport: keys.ports[1],
+            ds: headers.ds,
+            truesize: crate::packet::truesize(len),
+            tcp: tcp.filter(|_| keys.protocol == protocol::TCP),
+            fwmark: 0,
+            priority: 0,
+        }
+    }
+}
+
+/// The columns of a table of arrivals, without those that no frame has.
+pub const ARRIVAL_COLUMNS: [&str; 14] = [
+    "id",
+    "t_ns",
+    "len_bytes",
+    "src_ip",
+    "dst_ip",
+    "proto",
+    "sport",
+    "dport",
+    "dscp",
+    "ecn",
+    "tcp_flags",
+    "tcp_seq",
+    "tcp_ack",
+    "tcp_opts",
+];
+
+/// The text of each column of an arrival.
+pub fn arrival_row(a: &Arrival) -> [String; 14] {
+    let (flags, seq, ack, options) = match &a.tcp {
+        Some((flags, seq, ack, options)) => {
+            let hex = options.iter().map(|b| format!("{b:02x}")).collect();
+            (format!("{flags:02x}"), seq.to_string(), ack.to_string(), hex)
+        }
+        None => Default::default(),
+    };
+    [
+        a.id.to_string(),
+        a.t_ns.to_string(),
+        a.len.to_string(),
+        a.src.to_string(),
+        a.dst.to_string(),
+        a.protocol.to_string(),
+        a.sport.to_string(),
+        a.dport.to_string(),
+        (a.ds >> 2).to_string(),
+        (a.ds & 3).to_string(),
+        flags,
+        seq,
+        ack,
+        options,
+    ]
 }
 
 /// What became of a packet.
@@ -306,5 +387,23 @@ mod tests {
         assert!(table("0,5,100,64\n").is_err());
         assert!(read_arrivals("id,t_ns\n".as_bytes()).unwrap_err().contains("len_bytes"));
         assert_eq!(table("0,5,100,46\n").unwrap()[0].ds, 46 << 2);
+    }
+
+    #[test]
+    fn what_is_written_of_a_frame_reads_as_the_arrival_it_was() {
+        use crate::wire::build::{Build, TcpFields};
+        let tcp = TcpFields { flags: 0x18, seq: 7, ack: 9, options: vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2] };
+        let (src, dst): (IpAddr, IpAddr) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let build = Build { len: 1514, src, dst, protocol: 6, sport: 80, dport: 4711, ds: 0xba, tcp: Some(tcp) };
+        let of_frame = Arrival::of_frame(3, 42, 1514, &build.headers());
+        let mut arp = vec![0xff; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let all = [of_frame, Arrival::of_frame(4, 43, 60, &arp)];
+        assert_eq!(all[0].tcp, Some((0x18, 7, 9, vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2])));
+        assert_eq!((all[0].src, all[0].sport, all[0].ds, all[1].protocol), (src, 80, 0xba, 0));
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(ARRIVAL_COLUMNS).unwrap();
+        all.iter().for_each(|a| writer.write_record(arrival_row(a)).unwrap());
+        assert_eq!(read_arrivals(writer.into_inner().unwrap().as_slice()).unwrap(), all);
     }
 }

@@ -3,11 +3,12 @@
 //! `format.rs` reads and writes the tables, `device.rs` is the device that pulls (its service order
 //! is part of what the verdicts depend on), `golden.rs` compares a whole recorded scenario, and
 //! `figures.rs` gives our counters the names used there. `replay.rs` is the same device for whole
-//! frames.
+//! frames; both stand on the link and timer of `line.rs`.
 
 mod cake_figures;
 pub mod device;
 pub mod figures;
 pub mod format;
 pub mod golden;
+mod line;
 pub mod replay;

@@ -11,10 +11,10 @@ use crate::pipeline::Pipeline;
 use crate::pool::{Frame, Pool, Slot};
 use crate::qdisc::{Cx, Drops, Frames, Reason};
 use crate::rng::Random;
-use crate::time::{Instant, SECOND};
+use crate::time::Instant;
+use crate::trace::line::{Event, Line};
 
 /// The bytes of the frames inside, by slot.
-#[derive(Default)]
 struct Bytes(Vec<Vec<u8>>);
 
 impl Frames for Bytes {
@@ -23,6 +23,10 @@ impl Frames for Bytes {
     }
     fn bytes_mut(&mut self, slot: Slot, _: &Packet) -> &mut [u8] {
         self.0.get_mut(slot.index()).map_or(&mut [], Vec::as_mut_slice)
+    }
+    fn copy(&mut self, from: Slot, to: Slot, _: &Packet) {
+        let bytes = self.0[from.index()].clone();
+        self.0[to.index()] = bytes;
     }
 }
 
@@ -56,14 +60,12 @@ impl Fate {
 /// A pipeline that recorded frames are sent through.
 pub struct Replay {
     pipeline: Pipeline,
-    link_bps: Option<u64>,
+    line: Line,
     pool: Pool,
     drops: Drops,
     random: Random,
     hashing: Hashing,
     bytes: Bytes,
-    busy_until: Option<Instant>,
-    watchdog: Option<Instant>,
     now: Instant,
 }
 
@@ -80,21 +82,20 @@ macro_rules! cx {
 }
 
 impl Replay {
-    /// An empty pipeline above a line of `link_bps`, or one that is never busy.
-    pub fn new(pipeline: Pipeline, link_bps: Option<u64>, seed: u64) -> Self {
+    /// An empty pipeline that starts at `start`, above a line of `link_bps`, or one that is never busy.
+    pub fn new(mut pipeline: Pipeline, link_bps: Option<u64>, seed: u64, start: Instant) -> Self {
+        pipeline.start(start);
         let mut random = Random::seeded(seed);
         let hashing = Hashing::Keyed([random.u64(), random.u64()]);
         Replay {
+            line: Line::new(link_bps, pipeline.next_event()),
             pipeline,
-            link_bps,
             pool: Pool::new(1024),
             drops: Drops::default(),
             random,
             hashing,
-            bytes: Bytes::default(),
-            busy_until: None,
-            watchdog: None,
-            now: Instant::ZERO,
+            bytes: Bytes(vec![Vec::new(); 1024]),
+            now: start,
         }
     }
 
@@ -114,17 +115,13 @@ impl Replay {
         self.advance(at, false, out);
         self.now = at;
         let headers = Headers::parse(&bytes);
-        let frame = match self.pool.take() {
-            Some(frame) => frame,
-            None => {
-                self.pool.grow(self.pool.capacity());
-                self.pool.take().expect("the pool has just grown")
-            }
-        };
-        let slot = frame.slot().index();
-        if self.bytes.0.len() <= slot {
+        // A twin of it may be made on its way (`netem duplicate`).
+        if self.pool.free() < 2 {
+            self.pool.grow(self.pool.capacity());
             self.bytes.0.resize(self.pool.capacity(), Vec::new());
         }
+        let frame = self.pool.take().expect("there are two");
+        let slot = frame.slot().index();
         self.bytes.0[slot] = bytes;
         let packet = &mut self.pool[&frame];
         *packet = Packet { arrived: at, len, truesize: truesize(len), charged: len, ..Packet::default() };
@@ -141,20 +138,12 @@ impl Replay {
 
     fn advance(&mut self, until: Instant, to_the_end: bool, out: &mut impl FnMut(Fate)) {
         loop {
-            if to_the_end && self.busy_until.is_none() && self.pipeline.packets() == 0 {
+            if to_the_end && self.line.is_idle() && self.pipeline.packets() == 0 {
                 return;
             }
-            let busy = self.busy_until.unwrap_or(Instant::NEVER);
-            let watchdog = self.watchdog.unwrap_or(Instant::NEVER);
-            let next = busy.min(watchdog);
-            if next >= until {
-                return;
-            }
+            let Some((next, event)) = self.line.next(until) else { return };
             self.now = next;
-            if busy <= watchdog {
-                self.busy_until = None;
-            } else {
-                self.watchdog = None;
+            if event == Event::Tick {
                 self.pipeline.tick(next, cx!(self));
                 self.bury(next, out);
             }
@@ -163,17 +152,14 @@ impl Replay {
     }
 
     fn serve(&mut self, now: Instant, out: &mut impl FnMut(Fate)) {
-        while self.busy_until.is_none() {
+        while self.line.is_idle() {
             let frame = self.pipeline.dequeue(now, cx!(self));
             self.bury(now, out);
             let Some(frame) = frame else { break };
-            if let Some(bps) = self.link_bps {
-                let nanos = u128::from(self.pool[&frame].len) * 8 * u128::from(SECOND) / u128::from(bps);
-                self.busy_until = Some(now + nanos as u64);
-            }
+            self.line.send(now, self.pool[&frame].len);
             self.hand_out(now, frame, None, out);
         }
-        self.watchdog = self.pipeline.next_event().filter(|t| *t > now);
+        self.line.wait_for(self.pipeline.next_event(), now);
     }
 
     fn bury(&mut self, now: Instant, out: &mut impl FnMut(Fate)) {

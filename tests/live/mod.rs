@@ -25,13 +25,22 @@ pub(crate) fn possible() -> bool {
     possible
 }
 
+/// Looks again and again until there is nothing left to wait for; gives what there is
+/// when patience ends.
+pub(crate) fn settled<T>(mut look: impl FnMut() -> Result<(), T>) -> Result<(), T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match look() {
+            Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+            last => return last,
+        }
+    }
+}
+
 /// Waits until `what` is true.
 pub(crate) fn wait_until(why: &str, mut what: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !what() {
-        assert!(Instant::now() < end, "waited in vain until {why}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    let found = settled(|| if what() { Ok(()) } else { Err(()) });
+    assert!(found.is_ok(), "waited in vain until {why}");
 }
 
 /// Runs a command and gives what it prints.

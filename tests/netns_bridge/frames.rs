@@ -11,7 +11,7 @@ use crate::live::{Ns, possible, wait_until};
 /// A socket for whole frames at an interface.
 pub(crate) fn at(ns: &Ns, nic: &str) -> Socket {
     let index = ns.nic(nic).index;
-    let socket = Socket::from(ns.run(move || weir::sys::packet_socket(index).expect("root may")));
+    let socket = Socket::from(ns.run(move || weir::sys::packet_socket(index, weir::sys::ANY).expect("root may")));
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
     socket
 }

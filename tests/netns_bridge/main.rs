@@ -8,5 +8,6 @@ mod frames;
 mod life;
 #[path = "../live/mod.rs"]
 mod live;
+mod log;
 mod mb_ecn;
 mod rig;

@@ -54,7 +54,8 @@ fn each_frame_of_a_burst_tells_how_many_wait_behind_it_and_differs_in_nothing_el
         return;
     }
     let rig = Rig::new();
-    let bridge = rig.bridge(&format!("--name depth {SHAPED}"));
+    // At 1 Mbit/s half the burst takes a quarter of a second to leave: the other half has come by then, on a busy machine too.
+    let bridge = rig.bridge(&format!("--name depth {}", SHAPED.replace("10mbit", "1mbit")));
     let (a, b) = (at(&rig.a, "a0"), at(&rig.b, "b0"));
     const BURST: u32 = 40;
     for number in 0..BURST {
@@ -73,7 +74,7 @@ fn each_frame_of_a_burst_tells_how_many_wait_behind_it_and_differs_in_nothing_el
     for (number, frame) in came.iter().enumerate() {
         let sent = data(number as u32);
         assert!(frame[25] <= code::encode(BURST.into()));
-        assert_eq!(*frame, told(&sent, 25, frame[25], 81), "frame {number} differs in its depth and its capacity only");
+        assert_eq!(*frame, told(&sent, 25, frame[25], 67), "frame {number} differs in its depth and its capacity only");
     }
     assert_eq!(codes.last(), Some(&0), "nothing waits behind the last");
     let expected: Vec<u8> = (0..20).rev().map(code::encode).collect();

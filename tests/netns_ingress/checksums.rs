@@ -77,7 +77,7 @@ fn what_leaves_by_wan_has_its_checksums_whoever_sent_it_and_whatever_is_left_to_
     assert!(features.contains("tx-checksum-ip-generic: off"), "{features}");
 
     let index = rig.far.nic("far0").index;
-    let far = Socket::from(rig.far.run(move || weir::sys::packet_socket(index).expect("root may")));
+    let far = Socket::from(rig.far.run(move || weir::sys::packet_socket(index, weir::sys::ANY).expect("root may")));
     far.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
     let own = rig.host.nic("wan").address;
     let mut seen = Seen::new();

@@ -1,10 +1,8 @@
 //! Three namespaces in a row, `far` - `host` - `lan`: `weir ingress` runs at the host, which is a router, too.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::thread;
-use std::time::Duration;
 
-use crate::live::{Ns, Transfer, Weir, run, wait_until, weir_program};
+use crate::live::{Ns, Transfer, Weir, run, settled, wait_until, weir_program};
 
 /// The far end of WAN.
 pub(crate) const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
@@ -135,8 +133,7 @@ impl Rig {
     /// Says what the host has more, and what less, than it had, when it has it at `at`. What the kernel settles in its own
     /// time is waited for.
     pub(crate) fn differs_from(&self, before: &str, at: &str) -> Vec<String> {
-        let mut tries = 0;
-        loop {
+        let compare = || {
             let now = self.belongings().replace(at, "wan");
             let not_in = |a: &str, b: &str, sign: &str| -> Vec<String> {
                 a.lines().filter(|l| !b.lines().any(|other| other == *l)).map(|l| format!("{sign} {l}")).collect()
@@ -145,12 +142,9 @@ impl Rig {
             if all.is_empty() && at == "wan" && now != before {
                 all.push(format!("another order: {now}"));
             }
-            tries += 1;
-            if all.is_empty() || tries == 100 {
-                return all;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+            if all.is_empty() { Ok(()) } else { Err(all) }
+        };
+        settled(compare).err().unwrap_or_default()
     }
 
     /// A transfer from behind the host to the far end of WAN.

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod ect1;
 mod kick;
 pub(crate) mod notes;
 pub mod program;

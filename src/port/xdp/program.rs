@@ -162,7 +162,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-fn bpf(e: libbpf_rs::Error) -> io::Error {
+pub(super) fn bpf(e: libbpf_rs::Error) -> io::Error {
     io::Error::new(
         match e.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
@@ -274,7 +274,7 @@ impl Gate {
     }
 }
 
-fn result(ret: i32) -> io::Result<i32> {
+pub(super) fn result(ret: i32) -> io::Result<i32> {
     if ret < 0 { Err(io::Error::from_raw_os_error(-ret)) } else { Ok(ret) }
 }
 

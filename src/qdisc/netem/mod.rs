@@ -264,6 +264,7 @@ impl Netem {
         if self.params.corrupt.0 != 0 && self.params.corrupt.0 >= sources.corrupt.draw(&mut sources.main) {
             self.tally.corrupted += 1;
             flip_a_bit(&frame, sources, cx);
+            cx.frames.corrupted(frame.slot());
         }
         if full {
             self.basic.drops += 1;

@@ -66,6 +66,14 @@ impl Instance for Bridge {
         Ok([(0, "down"), (1, "up")].map(report).into())
     }
 
+    fn log(&mut self, directory: &Path, seconds: f64) -> Result<(), String> {
+        Err(format!("{} for {seconds}", directory.display()))
+    }
+
+    fn end_log(&mut self) -> Result<Vec<String>, String> {
+        Ok(vec!["down: 1 arrived".into()])
+    }
+
     fn specs(&self) -> [Spec; 2] {
         self.specs.clone()
     }
@@ -148,6 +156,17 @@ fn a_change_with_a_bad_direction_changes_nothing_at_all() {
         assert!(error.contains(why), "{error}");
         assert_eq!(bridge.changes, 0);
     }
+}
+
+#[test]
+fn a_log_wants_an_absolute_path_and_a_time_and_says_what_was_written() {
+    let log = |directory: &str, seconds| Request::Log { directory: directory.into(), seconds };
+    let said = |request| exchange(&mut Bridge::new(), &request).0.unwrap_err();
+    assert_eq!(said(log("/tmp/x", 2.0)), "/tmp/x for 2");
+    assert!(said(log("x", 2.0)).contains("absolute path"));
+    assert!(said(log("/tmp/x", 0.0)).contains("number of seconds"));
+    let (answer, _) = exchange(&mut Bridge::new(), &Request::EndLog);
+    assert_eq!(answer.unwrap()["lines"][0], "down: 1 arrived");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use self::pair::Pair;
 use self::record::{Phase, Record};
 use super::attach::{self, Lock};
 use super::bridge::{self, Bridge};
-use super::nic::{self, IfName, NicFacts, NicGuard, netlink};
+use super::nic::{self, IfName, NicFacts, NicGuard, can_be_named, netlink};
 use crate::port::xdp::Settings as PortSettings;
 use crate::run::DIRECTORY;
 
@@ -61,10 +61,7 @@ impl FromStr for NewName {
             "cannot be one"
         } else if word.len() >= libc::IFNAMSIZ {
             "is longer than 15 bytes"
-        } else if word
-            .bytes()
-            .any(|b| matches!(b, b'/' | b':' | b'%') || b.is_ascii_whitespace() || b.is_ascii_control())
-        {
+        } else if !can_be_named(word) || word.contains([':', '%']) {
             "has a slash, a colon, a percent sign or a space in it"
         } else {
             return Ok(NewName(word.into()));

@@ -335,6 +335,16 @@ fn peer(nic: &NicFacts, lines: &mut Lines) {
             Some(format!("there: ethtool -K PEER {PEER_FIX}")),
         ),
     }
+    if let Some(name) = &peer.name {
+        lines.note(
+            "sender",
+            format!(
+                "its peer {name} is in this namespace: a sender there is held back by this host's own stack, so what is measured \
+                 with one is not what a host behind a cable meets"
+            ),
+            Some(format!("put senders into a namespace: ip link set {name} netns NAME")),
+        );
+    }
 }
 
 /// The kernel that is needed: Debian 12's.

@@ -144,6 +144,20 @@ fn unfinished_frames_of_a_peer_we_can_see_are_a_failure_and_of_one_we_cannot_see
 }
 
 #[test]
+fn a_peer_where_this_host_itself_could_send_is_worth_a_note() {
+    let nic = |name: Option<&str>| {
+        let peer = VethPeer { index: 3, name: name.map(String::from), offloads_on: Some(vec![]) };
+        NicFacts { kind: Some("veth".into()), peer: Some(peer), ..fit() }
+    };
+    let note = |nic: &NicFacts| nic_checks(nic).into_iter().find(|c| c.check == "sender");
+    assert_eq!(
+        note(&nic(Some("v1"))).and_then(|c| c.fix).as_deref(),
+        Some("put senders into a namespace: ip link set v1 netns NAME")
+    );
+    assert!(note(&nic(None)).is_none());
+}
+
+#[test]
 fn kernels_are_compared_by_number_and_not_by_letter() {
     let verdict = |release: &str| {
         let mut lines = Lines { nic: None, lines: Vec::new() };

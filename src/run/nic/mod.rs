@@ -55,13 +55,18 @@ impl FromStr for IfName {
             "is no name"
         } else if word.len() > LONGEST_NAME {
             "is longer than 127 bytes"
-        } else if word.bytes().any(|b| b == b'/' || b.is_ascii_whitespace() || b.is_ascii_control()) {
+        } else if !can_be_named(word) {
             "has a slash, a space or a control character in it"
         } else {
             return Ok(IfName(word.to_string()));
         };
         Err(Error(format!("interface name '{word}' {wrong}; `ip -br link` lists the names")))
     }
+}
+
+/// Whether the kernel takes these bytes in the name of an interface: names are also files below `/sys/class/net`.
+pub(in crate::run) fn can_be_named(word: &str) -> bool {
+    !word.bytes().any(|b| b == b'/' || b.is_ascii_whitespace() || b.is_ascii_control())
 }
 
 impl fmt::Display for IfName {

@@ -74,3 +74,17 @@ fn a_line_rate_holds_for_both_directions_unless_one_is_named() {
     assert_eq!((node.down_line, node.up_line), (Some(10_000_000), Some(1_000_000)));
     assert_eq!((node.down_delay, node.up_delay), (5_000_000, 5_000_000));
 }
+
+#[test]
+fn a_name_that_would_leave_the_folder_and_one_that_is_there_twice_are_refused() {
+    let message = bad("name = \"../../x\"\n[[flow]]\n");
+    assert!(message.starts_with("x.toml:1:8: \"../../x\" cannot be in the name of a file"), "{message}");
+    assert!(bad("[[flow]]\nname = \"a/b\"\n").contains("\"a/b\" cannot be"));
+    let node = "[[node]]\nname = \"rt\"\n";
+    assert!(bad(&format!("[[flow]]\n{node}{node}")).contains("there are two nodes called \"rt\""));
+}
+
+#[test]
+fn a_time_without_quotes_is_shown_how_to_write_it() {
+    assert!(bad("duration = 5\n[[flow]]\n").contains("with their unit, like \"5s\""));
+}
