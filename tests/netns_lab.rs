@@ -339,3 +339,38 @@ fn prague_is_dctcp_with_ect1_and_so_marked_where_only_ect1_is() {
     assert!(summary["ports"][0]["marks"].as_u64() > Some(0), "{summary}");
     assert_eq!(classic["acked_marked"], 0, "a pfifo marks nobody else: {classic}");
 }
+
+#[test]
+fn a_host_with_a_delay_is_so_much_farther_each_way_and_a_web_flow_is_refused() {
+    if !possible() {
+        return;
+    }
+    let place = place("lab-delay");
+    let scenario = r#"
+        duration = "2s"
+        steady-from = "500ms"
+        node = [{ name = "rt", down = "cake bandwidth 20mbit", delay = "1ms" }]
+        host = [
+            { name = "near", side = "client" },
+            { name = "far", side = "client", delay = "5ms" },
+            { name = "sv", side = "server", delay = "2ms" },
+        ]
+        flow = [{ name = "down", client = "far" }]
+        ping = [{ name = "near", client = "near" }, { name = "far", client = "far" }]
+    "#;
+    fs::write(place.join("small.toml"), scenario).expect("a file");
+    let output = lab(&place, &["-o", "out"]).output().expect("it is built");
+    assert!(output.status.success(), "{}", said(&output));
+    let summary = read(place.join("out/summary.json"));
+    let [down, near, far] = &summary["flows"].as_array().expect("flows")[..] else { panic!("{summary}") };
+    assert!(down["bytes"].as_u64() > Some(0), "{down}");
+    let least = |flow: &Value| flow["rtt_ms"]["p0"].as_f64().expect("echoes");
+    // Twice the node and the server's line, and for one of them its own.
+    assert!(least(near) >= 6.0 && least(far) >= 16.0, "{summary}");
+
+    let web = scenario.replace("name = \"down\"", "name = \"pages\", app = \"web\"");
+    fs::write(place.join("small.toml"), web).expect("a file");
+    let refused = lab(&place, &[]).output().expect("it is built");
+    let words = "flow pages: app = \"web\" runs in `weir sim` only";
+    assert!(!refused.status.success() && said(&refused).contains(words), "{}", said(&refused));
+}

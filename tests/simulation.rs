@@ -334,7 +334,9 @@ fn a_stop_behind_the_end_is_the_end() {
 #[test]
 fn a_folder_with_something_in_it_is_not_written_into() {
     let folder = std::env::temp_dir().join(format!("weir-sim-filled-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(folder.join(".guest")).unwrap();
+    let words = ["sim", "rrul", "--param", "seconds=1", "--param", "rate=1mbit", "-o", folder.to_str().unwrap()];
+    assert!(weir(&words).status.success(), "what is hidden is no result");
     std::fs::write(folder.join("summary.json"), "mine").unwrap();
     let done = weir(&["sim", "hosts", "-o", folder.to_str().unwrap()]);
     assert_eq!(done.status.code(), Some(2));

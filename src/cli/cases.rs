@@ -140,8 +140,11 @@ impl ScenarioArgs {
     /// Refuses a folder that has something in it: what two runs leave there would be read as one.
     pub(crate) fn check_output(&self) -> Result<(), Failure> {
         let Some(folder) = &self.output else { return Ok(()) };
-        let filled = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-        if filled {
+        // What is hidden is no result: the guest's own things are there while it runs.
+        let seen = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.is_ok_and(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        };
+        if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(seen)) {
             let folder = folder.display();
             return Err(Failure::Words(format!("-o {folder}: it is not empty; give another folder, or remove it")));
         }

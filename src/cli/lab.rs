@@ -67,6 +67,7 @@ struct Done {
 /// Runs `weir lab`.
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     if args.in_guest && !(args.common.list || args.common.print || args.common.emit_jobs) {
+        args.common.check_output()?;
         return guest::again("--virtual", args.common.output.as_deref());
     }
     let senders = if args.in_guest { guest::senders() } else { congestion_control::senders() };

@@ -4,7 +4,7 @@
 //! direction of travel, as in `host → netem → aqm → host`, and where none follows, in front of the last one passed (a constant
 //! delay does not care on which side of a queue it is). A node's line becomes a `tbf` behind its pipeline.
 
-use crate::scenario::{Node, Scenario};
+use crate::scenario::{Host, Node, Scenario};
 use crate::spec::{self, Spec};
 use crate::time::MICROSECOND;
 
@@ -86,6 +86,18 @@ fn highest_rate(scenario: &Scenario) -> u64 {
     specs.chain(scenario.nodes.iter().filter_map(lines)).max().unwrap_or(1_000_000_000)
 }
 
+/// Packets that a flight holds: twice what is under way in packets of 500 bytes, and room for bursts.
+fn held(rate: u64, flight: u64) -> u64 {
+    ((u128::from(rate) * u128::from(flight) / 2_000_000_000_000) as u64 + 2000).min(60_000)
+}
+
+/// The router that is the line of a host with a delay of its own.
+pub fn line(scenario: &Scenario, host: usize) -> Router {
+    let Host { name, delay, .. } = &scenario.hosts[host];
+    let leg = || Leg { flight: *delay, pipeline: None, held: held(highest_rate(scenario), *delay) };
+    Router { name: format!("line-{name}"), legs: [leg(), leg()], steps: Vec::new() }
+}
+
 /// The routers from the clients to the servers; at least one.
 pub fn routers(scenario: &Scenario) -> Vec<Router> {
     let does_something = |n: &Node| {
@@ -100,13 +112,11 @@ pub fn routers(scenario: &Scenario) -> Vec<Router> {
     let down = flights((0..nodes.len()).rev().map(|i| (i, nodes[i].down_delay)), &chosen);
     let up = flights((0..nodes.len()).map(|i| (i, nodes[i].up_delay)), &chosen);
     let rate = highest_rate(scenario);
-    // Twice what is under way in packets of 500 bytes, and room for bursts.
-    let held = |flight: u64| ((u128::from(rate) * u128::from(flight) / 2_000_000_000_000) as u64 + 2000).min(60_000);
     let router = |(place, node): (usize, &Node)| {
         let leg = |flight: u64, spec: &Option<Spec>, line| Leg {
             flight,
             pipeline: with_line(spec.as_ref(), line),
-            held: held(flight),
+            held: held(rate, flight),
         };
         let legs = [leg(down[place], &node.down, node.down_line), leg(up[place], &node.up, node.up_line)];
         Router { name: node.name.clone(), steps: changes(node, &legs), legs }

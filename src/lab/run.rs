@@ -125,7 +125,7 @@ impl Run {
             topology.let_hosts_say_ect1()?;
         }
         about["offloads"] = machine::offloads(&topology.hosts[0]);
-        let routers = start_routers(&topology, order.row, order.manner)?;
+        let routers = start_routers(&topology, scenario, order.row, order.manner)?;
         let sized = tasks.iter().filter(|t| matches!(t.app, crate::scenario::App::Bulk { size: Some(_), .. })).count();
         let course = Arc::new(Course::begin(scenario, sized));
         routers.iter().for_each(|r| r.begin(&course));
@@ -224,11 +224,13 @@ impl Run {
     }
 }
 
-/// All routers, or none.
-fn start_routers(topology: &Topology, row: &Row, manner: Manner) -> Result<Vec<Started>, Error> {
+/// All routers and the lines of hosts, or none.
+fn start_routers(topology: &Topology, scenario: &Scenario, row: &Row, manner: Manner) -> Result<Vec<Started>, Error> {
+    let routers = topology.routers.iter().zip(row).map(|(space, (router, kernel))| (space, router.clone(), *kernel));
+    let lines = topology.lines.iter().map(|(host, space)| (space, plan::line(scenario, *host), false));
     let mut started = Vec::new();
-    for (space, (router, kernel)) in topology.routers.iter().zip(row) {
-        let one = if *kernel { kernel_router::start(space, router) } else { router::start(space, router, manner) };
+    for (space, router, kernel) in routers.chain(lines) {
+        let one = if kernel { kernel_router::start(space, &router) } else { router::start(space, &router, manner) };
         match one {
             Ok(one) => started.push(one),
             Err(e) => {

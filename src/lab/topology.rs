@@ -6,9 +6,11 @@
 //! host ──┘                                                  └── host
 //! ```
 //!
+//! A host with a delay of its own has one more router before it, which holds packets for so long, each way.
 //! A switch (the kernel's bridge) stands only where a side has several hosts. Routers bridge, so all hosts share one network;
 //! addresses and neighbours are set by hand, since nobody shall have to ask through a link that loses or delays.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Error;
@@ -31,6 +33,8 @@ pub struct Topology {
     pub hosts: Vec<Space>,
     /// From the clients to the servers.
     pub routers: Vec<Space>,
+    /// By host, for those with a delay: what holds their packets.
+    pub lines: BTreeMap<usize, Space>,
     /// Between routers and several hosts.
     _switches: Vec<Space>,
 }
@@ -42,12 +46,8 @@ impl Topology {
     /// Makes it, with so many routers.
     ///
     /// # Errors
-    /// Not root, or no `ip` and `ethtool`, or a host with a line of its own.
+    /// Not root, or no `ip` and `ethtool`.
     pub fn build(scenario: &Scenario, routers: usize) -> Result<Topology, Error> {
-        if let Some(host) = scenario.hosts.iter().find(|h| h.delay > 0) {
-            let why = "a host has no line of its own in the lab; give the delay to a [[node]]";
-            return Err(Error::new(format_args!("host {}: delay", host.name), why));
-        }
         // Of a lab that was killed, its namespaces went with it; what it kept of their interfaces has no use any more.
         #[cfg(feature = "xdp")]
         crate::run::nic::forget(std::path::Path::new(crate::run::DIRECTORY), |nic| [INSIDE, OUTSIDE].contains(&nic));
@@ -55,6 +55,8 @@ impl Topology {
         let make = |n: usize, v6: bool| (0..n).map(|_| quiet_space(v6)).collect::<Result<Vec<_>, _>>();
         let hosts = make(scenario.hosts.len(), v6)?;
         let routers = make(routers, false)?;
+        let delayed = (0..hosts.len()).filter(|h| scenario.hosts[*h].delay > 0);
+        let lines = delayed.map(|h| Ok((h, quiet_space(false)?))).collect::<Result<BTreeMap<_, _>, Error>>()?;
         let mut switches = Vec::new();
         for pair in routers.windows(2) {
             join(&End(&pair[0], OUTSIDE.into()), &End(&pair[1], INSIDE.into()), None)?;
@@ -63,7 +65,8 @@ impl Topology {
             let Some(router) = router else { continue };
             let here: Vec<usize> = (0..hosts.len()).filter(|i| scenario.hosts[*i].side == side).collect();
             if let [only] = here[..] {
-                join(&End(&hosts[only], HOST.into()), &End(router, name.into()), Some(only))?;
+                let line = lines.get(&only).map(|line| (line, side));
+                attach(&End(&hosts[only], HOST.into()), line, &End(router, name.into()), only)?;
                 continue;
             }
             let switch = quiet_space(false)?;
@@ -72,7 +75,8 @@ impl Topology {
             switch.ip("link set uplink master br0\n")?;
             for host in here {
                 let port = format!("port{host}");
-                join(&End(&hosts[host], HOST.into()), &End(&switch, port.clone()), Some(host))?;
+                let line = lines.get(&host).map(|line| (line, side));
+                attach(&End(&hosts[host], HOST.into()), line, &End(&switch, port.clone()), host)?;
                 switch.ip(&format!("link set {port} master br0\n"))?;
             }
             switches.push(switch);
@@ -81,7 +85,7 @@ impl Topology {
             set_up_host(space, i, &scenario.hosts)?;
         }
         hosts.iter().try_for_each(|space| space.wait_until_up(HOST))?;
-        Ok(Topology { hosts, routers, _switches: switches })
+        Ok(Topology { hosts, routers, lines, _switches: switches })
     }
 }
 
@@ -126,6 +130,14 @@ fn join(a: &End<'_>, b: &End<'_>, host: Option<usize>) -> Result<(), Error> {
     let (name, peer, there) = (&a.1, &b.1, b.0.thread());
     a.0.ip(&format!("link add {name}{address} type veth peer name {peer} netns {there}\nlink set {name} up\n"))?;
     b.0.ip(&format!("link set {peer} up\n"))
+}
+
+/// Joins a host to the network, with its line between them if it has one.
+fn attach(host: &End<'_>, line: Option<(&Space, Side)>, network: &End<'_>, number: usize) -> Result<(), Error> {
+    let Some((line, side)) = line else { return join(host, network, Some(number)) };
+    let [near, far] = if side == Side::Client { [INSIDE, OUTSIDE] } else { [OUTSIDE, INSIDE] };
+    join(host, &End(line, near.into()), Some(number))?;
+    join(&End(line, far.into()), network, None)
 }
 
 fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
