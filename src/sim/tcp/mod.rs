@@ -27,6 +27,9 @@ pub const MSS: u32 = 1448;
 /// Full segments of a bulk transfer from one pushed to the next, as a blocking writer leaves them with the least buffer
 /// that Linux gives a socket: measured, one in fifteen.
 const WRITE: u64 = 15;
+/// Windows below this many packets end writes so; in a larger one the next segment follows and asks for the
+/// acknowledgement itself, and the buffer, hence the write, grows with the window.
+const WRITE_WINDOW: u32 = control::INITIAL_WINDOW;
 /// A lost SYN is sent again after so long, ns (RFC 6298 §2.1), then twice as long.
 const SYN_TIMEOUT: u64 = SECOND;
 /// SYNs sent in vain before giving up.
@@ -439,7 +442,9 @@ impl Endpoint {
         let cwr = u16::from(piece.cwr && self.rx.echo() == Echo::Classic) * flag::CWR;
         let modern = self.config.control != Kind::Fixed;
         let write = u64::from(self.config.mss) * WRITE;
-        let push = u16::from(modern && (piece.span.1 % write == 0 || piece.span.1 == self.tx.written)) * flag::PSH;
+        let small = self.tx.window.cwnd < WRITE_WINDOW;
+        let push =
+            u16::from(modern && (small && piece.span.1 % write == 0 || piece.span.1 == self.tx.written)) * flag::PSH;
         Said {
             flags: said.flags | cwr | push,
             seq: self.initial.wrapping_add(1).wrapping_add(piece.span.0 as u32),
