@@ -236,7 +236,7 @@ fn lossy(report: &mut Report) {
 fn rto(report: &mut Report) {
     report.section(
         "The two estimators of the timeout",
-        "weir sim rto --repeat 300: a small stack with six segments and no congestion control. The application gives up after 24 s without progress: that is five losses in a row after a round trip of a second, or four where the timer had grown to 1.6 s, and one download in a hundred meets them with any estimator. At 100 s, the least that RFC 1122 §4.2.3.5 lets a stack give up after, RFC 6298 completes always, and RFC 793 takes four times as long.",
+        "weir sim rto --repeat 300: a small stack with six segments and no congestion control. The application gives up after 24 s without progress: a timer that stands at 1.7 s and doubles reaches that after three repairs lost in a row, and a few downloads of 300 meet this with RFC 6298 too. At 100 s, the least that RFC 1122 §4.2.3.5 lets a stack give up after, RFC 6298 completes always, and RFC 793 takes four times as long.",
     );
     let mut pictures = Vec::new();
     for (timer, patience, low, high) in [
