@@ -191,21 +191,25 @@ fn middle(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Where many flows share fewer packets than there are flows, seeds differ by 2 to 4 %, and Linux was run once.
-const CROWDED: f64 = 0.025;
+/// A thousand packets under 32 flows are 1.2 s of queue: what a hole holds back when the clock stops differs so much from
+/// run to run that Linux's own lie this far apart (six with the lab's load, five with another's), Mbit/s.
+const FIFO_CROWDED: (f64, f64) = (9.05, 9.68);
 
 fn shaping(report: &mut Report) {
     report.section(
         "How exactly a rate is kept",
-        "weir sim shaping, median of three seeds: goodput within 1 % of Linux; within 2.5 % where 32 flows share 16 packets of pipe.",
+        "weir sim shaping, median of three seeds: goodput within 1 % of Linux; where 32 flows fill a FIFO at 10 Mbit/s, within what Linux's own runs span.",
     );
     for (qdisc, rate, flows, seconds, theirs) in SHAPING {
         let params = [("qdisc", *qdisc), ("rate", *rate), ("flows", *flows), ("seconds", *seconds)];
         let ours = (1..=REPEATS).map(|seed| mbit(&cases("shaping", &params, seed)[0].1, "down")).collect();
         let stage = qdisc.split(' ').next().unwrap_or_default();
-        let crowded = (*rate, *flows) == ("10mbit", "32");
-        let bound = if crowded { CROWDED } else { 0.01 };
-        report.near(&format!("{stage} at {rate}, flows {flows}: Mbit/s"), middle(ours), *theirs, bound);
+        let what = format!("{stage} at {rate}, flows {flows}: Mbit/s");
+        if (*qdisc, *rate, *flows) == (FIFO, "10mbit", "32") {
+            report.within(&what, middle(ours), FIFO_CROWDED.0, FIFO_CROWDED.1);
+        } else {
+            report.near(&what, middle(ours), *theirs, 0.01);
+        }
     }
 }
 
@@ -232,12 +236,24 @@ fn lossy(report: &mut Report) {
 fn rto(report: &mut Report) {
     report.section(
         "The two estimators of the timeout",
-        "weir sim rto --repeat 50: a small stack with six segments and no congestion control, its application gives up after 24 s without progress. RFC 6298 completes, RFC 793 mostly does not.",
+        "weir sim rto --repeat 300: a small stack with six segments and no congestion control. The application gives up after 24 s without progress: a timer that stands at 1.7 s and doubles reaches that after three repairs lost in a row, and a few downloads of 300 meet this with RFC 6298 too. At 100 s, the least that RFC 1122 §4.2.3.5 lets a stack give up after, RFC 6298 completes always, and RFC 793 takes four times as long.",
     );
     let mut pictures = Vec::new();
-    for (timer, low, high) in [("rfc6298", 49.0, 50.0), ("rfc793", 0.0, 10.0)] {
-        let runs: Vec<Outcome> = (1..=50).map(|seed| cases("rto", &[("timer", timer)], seed).remove(0).1).collect();
-        report.within(&format!("{timer}: complete of 50"), completions(&runs).len() as f64, low, high);
+    for (timer, patience, low, high) in [
+        ("rfc6298", "24s", 294.0, 300.0),
+        ("rfc6298", "100s", 300.0, 300.0),
+        ("rfc793", "24s", 0.0, 60.0),
+        ("rfc793", "100s", 0.0, 300.0),
+    ] {
+        let params = [("timer", timer), ("patience", patience)];
+        let runs: Vec<Outcome> = (1..=300).map(|seed| cases("rto", &params, seed).remove(0).1).collect();
+        let done = completions(&runs);
+        report.within(&format!("{timer}, {patience}: complete of 300"), done.len() as f64, low, high);
+        if patience == "100s" {
+            let (least, most) = if timer == "rfc6298" { (120.0, 300.0) } else { (400.0, 1200.0) };
+            report.within(&format!("{timer}, {patience}: median, s"), done[done.len() / 2], least, most);
+            continue;
+        }
         let points = runs[0].flows[0].points.iter().map(|p| (p.at as f64 / 1e9, p.timeout as f64 / 1e9));
         pictures.push(Line { name: timer.into(), points: points.collect() });
     }

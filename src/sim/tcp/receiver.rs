@@ -1,5 +1,6 @@
 //! The receiving half: what has come, when to acknowledge, what to echo.
 
+use super::ticks;
 use crate::mark::ecn;
 use crate::time::{Instant, MILLISECOND};
 
@@ -16,8 +17,10 @@ pub enum Echo {
     Accurate,
 }
 
-/// How long an acknowledgement waits for a second segment, ns (Linux: 40 ms and seldom more).
+/// How long an acknowledgement waits for a second segment at least, ns (Linux).
 const DELAY: u64 = 40 * MILLISECOND;
+/// And at most, ns.
+const LONGEST: u64 = 200 * MILLISECOND;
 /// Acknowledgements sent at once when a connection starts, or after a long silence.
 const QUICK: u32 = 16;
 
@@ -31,6 +34,15 @@ pub enum Reply {
     Now,
     /// When the timer says so, or with the next data.
     Later,
+}
+
+/// What the sending half at the same end knows of time, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own {
+    /// Its retransmission timeout.
+    pub timeout: u64,
+    /// Its smoothed round trip; zero before the first.
+    pub rtt: u64,
 }
 
 /// The receiving half at work.
@@ -48,6 +60,8 @@ pub struct Receiver {
     ece: bool,
     marks: u64,
     quick: u32,
+    /// How far apart segments come, smoothed: what is waited for, within bounds.
+    gap: u64,
     last_data: Option<Instant>,
     /// When the delayed acknowledgement is due.
     pub due: Instant,
@@ -71,6 +85,7 @@ impl Receiver {
             ece: false,
             marks: 0,
             quick: QUICK,
+            gap: DELAY,
             last_data: None,
             due: Instant::NEVER,
             mss: mss.into(),
@@ -102,8 +117,8 @@ impl Receiver {
     }
 
     /// Data came: bytes `from..to` with ECN field `ecn_field`; `cwr` if the sender says that it slowed
-    /// down; `rto` is the own retransmission timeout, ns.
-    pub fn data(&mut self, now: Instant, (from, to): Span, stamp: u32, ecn_field: u8, cwr: bool, rto: u64) -> Reply {
+    /// down; `own` is what the own sending half knows of time.
+    pub fn data(&mut self, now: Instant, (from, to): Span, stamp: u32, ecn_field: u8, cwr: bool, own: Own) -> Reply {
         self.segments += 1;
         let marked = ecn_field == ecn::CE;
         match self.echo {
@@ -134,19 +149,21 @@ impl Receiver {
             }
         }
         if from <= self.next && self.next < to {
-            self.pace(now, rto);
+            self.pace(now, own.timeout);
         }
         let urgent = self.place(from, to, stamp);
         if urgent || !self.spans.is_empty() || self.quick > 0 || !self.delayed || self.next - self.acked > self.mss {
             return Reply::Now;
         }
-        self.arm(now);
+        self.arm(now, own.rtt);
         Reply::Later
     }
 
-    fn arm(&mut self, now: Instant) {
+    /// The second segment is waited for as long as two are usually apart, but no longer than a round trip.
+    fn arm(&mut self, now: Instant, rtt: u64) {
         if self.due == Instant::NEVER {
-            self.due = now + DELAY;
+            let most = if rtt == 0 { LONGEST } else { rtt.clamp(DELAY, LONGEST) };
+            self.due = ticks::due(now, self.gap.min(most));
         }
     }
 
@@ -154,7 +171,12 @@ impl Receiver {
     /// as Linux does.
     fn pace(&mut self, now: Instant, rto: u64) {
         let last = self.last_data.replace(now);
-        if last.is_some_and(|last| now.since(last) > rto) {
+        let Some(gap) = last.map(|last| now.since(last)) else { return };
+        if gap <= DELAY / 2 {
+            self.gap = self.gap / 2 + DELAY / 2;
+        } else if gap < self.gap {
+            self.gap = (self.gap / 2 + gap).min(rto);
+        } else if gap > rto {
             self.quick = QUICK;
         }
     }
@@ -237,7 +259,8 @@ mod tests {
     }
 
     fn take(r: &mut Receiver, n: u64, ecn: u8) -> Reply {
-        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, 1000 * MILLISECOND);
+        let own = Own { timeout: 1000 * MILLISECOND, rtt: 0 };
+        let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, own);
         if reply == Reply::Now {
             r.acknowledge(&mut [(0, 0); 4], 3);
         }
@@ -245,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_40_ms() {
+    fn every_second_full_segment_is_acknowledged_and_a_lone_one_by_the_timer() {
         let mut r = receiver(Echo::Off);
         assert_eq!(take(&mut r, 0, 0), Reply::Later);
-        assert_eq!(r.due, Instant::from_nanos(40 * MILLISECOND));
+        assert_eq!(r.due, ticks::due(Instant::ZERO, 40 * MILLISECOND));
         assert_eq!(take(&mut r, 1, 0), Reply::Now);
         assert_eq!(r.due, Instant::NEVER);
     }
@@ -269,7 +292,7 @@ mod tests {
     fn bytes_that_come_twice_are_named_first_and_once() {
         let mut r = receiver(Echo::Off);
         take(&mut r, 0, 0);
-        r.data(Instant::ZERO, (0, 1000), 0, 0, false, 0);
+        r.data(Instant::ZERO, (0, 1000), 0, 0, false, Own::default());
         let mut blocks = [(0, 0); 4];
         assert_eq!((r.acknowledge(&mut blocks, 3), blocks[0]), (1, (0, 1000)));
         assert_eq!(r.acknowledge(&mut blocks, 3), 0);
@@ -281,7 +304,7 @@ mod tests {
         take(&mut r, 0, ecn::CE);
         take(&mut r, 1, ecn::ECT_0);
         assert!(r.ece());
-        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, 0);
+        r.data(Instant::ZERO, (2000, 3000), 0, ecn::ECT_0, true, Own::default());
         assert!(!r.ece());
     }
 

@@ -54,8 +54,24 @@ pub struct Change {
     pub rtt_selective: Option<u64>,
     /// Time since the first sending of the oldest segment that the edge passed, retransmitted or not.
     pub since_first: Option<u64>,
-    /// Whether a segment never sent again was delivered.
-    pub original: bool,
+}
+
+/// What an acknowledgement tells of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Echoed {
+    /// When it came.
+    pub now: Instant,
+    /// The timestamp that it echoes, ms; zero if none.
+    pub stamp: u32,
+    /// Smallest round trip, ns.
+    pub min_rtt: u64,
+}
+
+impl Echoed {
+    /// Whether it answers something sent before `sent`.
+    fn is_older_than(&self, sent: Instant) -> bool {
+        self.stamp != 0 && (self.stamp.wrapping_sub(super::sender::stamp(sent)) as i32) < 0
+    }
 }
 
 /// RACK's idea of the most recently sent segment that was delivered (RFC 8985 §6.2).
@@ -227,16 +243,15 @@ impl Scoreboard {
     }
 
     /// A segment was delivered: what it tells of time, rate and order.
-    fn learn(seg: &Seg, now: Instant, min_rtt: u64, foremost: u64, rack: &mut Rack, change: &mut Change) {
-        let rtt = now.since(seg.sent);
+    fn learn(seg: &Seg, heard: &Echoed, foremost: u64, rack: &mut Rack, change: &mut Change) {
+        let rtt = heard.now.since(seg.sent);
         if seg.times == 1 {
-            change.original = true;
             change.rtt = Some(change.rtt.map_or(rtt, |r| r.min(rtt)));
             if seg.end < foremost {
                 rack.reordered = true;
             }
-        } else if rtt < min_rtt {
-            // Too soon for the retransmission to be the one that was heard of (RFC 8985 §6.2 step 2).
+        } else if rtt < heard.min_rtt || heard.is_older_than(seg.sent) {
+            // It was not the retransmission that was heard of (RFC 8985 §6.2 step 2).
             return;
         }
         if (seg.sent, seg.end) > (rack.sent, rack.end) {
@@ -245,14 +260,8 @@ impl Scoreboard {
     }
 
     /// Takes in an acknowledgement up to `ack` with SACK `blocks`.
-    pub fn acknowledge(
-        &mut self,
-        now: Instant,
-        ack: u64,
-        blocks: &[(u64, u64)],
-        min_rtt: u64,
-        sampler: &mut Sampler,
-    ) -> Change {
+    pub fn acknowledge(&mut self, heard: &Echoed, ack: u64, blocks: &[(u64, u64)], sampler: &mut Sampler) -> Change {
+        let now = heard.now;
         let mut change = Change::default();
         let foremost = self.foremost;
         let mut ambiguous = false;
@@ -277,7 +286,7 @@ impl Scoreboard {
             }
             change.delivered += 1;
             sampler.delivered(now, &seg);
-            Self::learn(&seg, now, min_rtt, foremost, &mut self.rack, &mut change);
+            Self::learn(&seg, heard, foremost, &mut self.rack, &mut change);
             self.foremost = self.foremost.max(seg.end);
         }
         if ambiguous {
@@ -289,7 +298,7 @@ impl Scoreboard {
                 change.twice = true;
                 continue;
             }
-            self.select(now, block, min_rtt, foremost, sampler, &mut change);
+            self.select(heard, block, foremost, sampler, &mut change);
         }
         self.known = [(0, 0); 4];
         self.known.iter_mut().zip(blocks).for_each(|(known, block)| *known = *block);
@@ -299,13 +308,13 @@ impl Scoreboard {
     /// Marks what a SACK block covers and no block of the acknowledgement before did.
     fn select(
         &mut self,
-        now: Instant,
+        heard: &Echoed,
         (from, to): (u64, u64),
-        min_rtt: u64,
         foremost: u64,
         sampler: &mut Sampler,
         change: &mut Change,
     ) {
+        let now = heard.now;
         if self.known.iter().any(|(a, b)| *a <= from && to <= *b) {
             return;
         }
@@ -335,7 +344,7 @@ impl Scoreboard {
             change.sacked = true;
             change.delivered += 1;
             sampler.delivered(now, &copy);
-            Self::learn(&copy, now, min_rtt, foremost, &mut self.rack, change);
+            Self::learn(&copy, heard, foremost, &mut self.rack, change);
             self.foremost = self.foremost.max(copy.end);
         }
     }

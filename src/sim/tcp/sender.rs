@@ -11,7 +11,7 @@ mod timers;
 use super::control::{Ack, Control, State, Window};
 use super::rate::Sampler;
 use super::rtt::Rtt;
-use super::scoreboard::Scoreboard;
+use super::scoreboard::{Echoed, Scoreboard};
 use crate::time::{Instant, MILLISECOND};
 
 /// Packets selectively acknowledged that show a loss without waiting (RFC 5681 §3.2).
@@ -204,7 +204,8 @@ impl Sender {
         }
         let prior_in_flight = self.board.in_flight();
         let min_rtt = if self.rtt.min() == u64::MAX { 0 } else { self.rtt.min() };
-        let change = self.board.acknowledge(now, heard.ack, heard.blocks, min_rtt, &mut self.sampler);
+        let echoed = Echoed { now, stamp: heard.stamp, min_rtt };
+        let change = self.board.acknowledge(&echoed, heard.ack, heard.blocks, &mut self.sampler);
         self.una = heard.ack;
         let marked = heard.marked.unwrap_or(if heard.ece { change.delivered } else { 0 });
         self.sampler.delivered_ce += u64::from(marked);
@@ -236,7 +237,7 @@ impl Sender {
             }
         }
         self.probe_answered(heard, change.twice);
-        self.advance_state(heard, change.advanced, change.original, marked > 0);
+        self.advance_state(heard, change.advanced, marked > 0);
 
         let taken = self.sampler.take(min_rtt);
         let ack = Ack {

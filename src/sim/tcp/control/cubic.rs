@@ -11,7 +11,9 @@ const C: f64 = 0.4;
 /// Additive increase of the Reno estimate: 3 (1 − β) / (1 + β) (§4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Without a known maximum the window grows at least this fast: a packet for so many.
-const EXPLORE: f64 = 1.0 / 20.0;
+const EXPLORE: f64 = 20.0;
+/// And never faster than by a packet for so many (§4.4: half as much again in a round trip).
+const LEAST: f64 = 2.0;
 
 pub(super) struct Cubic {
     w_max: f64,
@@ -64,11 +66,11 @@ impl Control for Cubic {
         let curve = if t < epoch.k { epoch.origin - away } else { epoch.origin + away };
         epoch.w_est += ALPHA * f64::from(delivered) / cwnd;
         let target = curve.max(epoch.w_est.floor());
-        let mut rate = ((target - cwnd) / cwnd).clamp(0.0, 0.5);
+        let mut wait = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
         if w_max == 0.0 {
-            rate = rate.max(EXPLORE);
+            wait = wait.min(EXPLORE);
         }
-        window.add(rate.max(0.01 / cwnd), delivered);
+        window.count(wait.max(LEAST) as u32, delivered);
     }
 
     fn reduce(&mut self, window: &Window, _: Instant, cause: Cause) -> u32 {

@@ -38,6 +38,9 @@ pub(super) struct HyStart {
     this_round: u64,
     last_round: u64,
     samples: u32,
+    /// Smallest round trip of data: the handshake's does not count, so that a queue that stood from the first packet on
+    /// is no rise.
+    least: u64,
     css: Option<Css>,
 }
 
@@ -56,6 +59,7 @@ impl HyStart {
             this_round: u64::MAX,
             last_round: u64::MAX,
             samples: 0,
+            least: u64::MAX,
             css: None,
         }
     }
@@ -83,6 +87,7 @@ impl HyStart {
         let new_round = self.round(ack);
         if let Some(rtt) = ack.rtt {
             self.this_round = self.this_round.min(rtt);
+            self.least = self.least.min(rtt);
             self.samples += 1;
         }
         match self.kind {
@@ -96,15 +101,16 @@ impl HyStart {
     }
 
     fn classic(&mut self, window: &mut Window, ack: &Ack) {
-        if window.cwnd < LOW_WINDOW {
+        if window.cwnd < LOW_WINDOW || self.least == u64::MAX {
             return;
         }
         let mut found = false;
         if ack.now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = ack.now;
-            found = ack.now.since(self.began) > ack.min_rtt / 2;
+            found = ack.now.since(self.began) > self.least / 2;
         }
-        found |= self.samples > SAMPLES && self.this_round > ack.min_rtt + (ack.min_rtt / 8).clamp(RISE.0, RISE.1);
+        let rise = (self.least / 8).clamp(RISE.0, RISE.1);
+        found |= self.samples > SAMPLES && self.this_round > self.least + rise;
         if found {
             window.ssthresh = window.cwnd;
         }

@@ -55,6 +55,7 @@ pub struct Window {
     /// Bytes per second; `None` sends as the window allows.
     pub pacing: Option<f64>,
     credit: f64,
+    counted: u32,
 }
 
 /// The initial window (RFC 6928), packets.
@@ -65,7 +66,7 @@ const LARGEST: u32 = 1 << 20;
 impl Window {
     /// At the start of a connection.
     pub fn new() -> Self {
-        Window { cwnd: INITIAL_WINDOW, ssthresh: u32::MAX, pacing: None, credit: 0.0 }
+        Window { cwnd: INITIAL_WINDOW, ssthresh: u32::MAX, pacing: None, credit: 0.0, counted: 0 }
     }
 
     /// Whether the window is below where it was last too large.
@@ -89,9 +90,23 @@ impl Window {
         self.cwnd = self.cwnd.saturating_add(whole as u32).min(LARGEST);
     }
 
+    /// A packet for each `wait` delivered, counted whole as Linux does: what was counted while the wait was longer
+    /// is good for one packet when it becomes short.
+    pub fn count(&mut self, wait: u32, delivered: u32) {
+        let wait = wait.max(1);
+        if self.counted >= wait {
+            self.counted = 0;
+            self.cwnd += 1;
+        }
+        self.counted += delivered;
+        self.cwnd = self.cwnd.saturating_add(self.counted / wait).min(LARGEST);
+        self.counted %= wait;
+    }
+
     /// Forgets saved fractions.
     pub fn forget(&mut self) {
         self.credit = 0.0;
+        self.counted = 0;
     }
 }
 

@@ -13,7 +13,7 @@ impl Control for Reno {
             delivered = window.slow_start(delivered);
         }
         if delivered > 0 {
-            window.add(1.0 / f64::from(window.cwnd), delivered);
+            window.count(window.cwnd, delivered);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::{DUPLICATES, Heard, Sender, TIMER_SLACK, Undo, stamp};
 use crate::sim::tcp::control::{Cause, State};
+use crate::sim::tcp::ticks;
 use crate::time::Instant;
 
 impl Sender {
@@ -50,7 +51,7 @@ impl Sender {
         self.control.undo();
     }
 
-    pub(super) fn advance_state(&mut self, heard: &Heard<'_>, advanced: bool, original: bool, marked: bool) {
+    pub(super) fn advance_state(&mut self, heard: &Heard<'_>, advanced: bool, marked: bool) {
         let passed = self.una >= self.high;
         match self.state {
             State::Open => {}
@@ -80,7 +81,7 @@ impl Sender {
                     }
                     self.undo = None;
                     self.set_state(State::Open);
-                } else if advanced && original && self.was_needless(heard.stamp) {
+                } else if advanced && self.was_needless(heard.stamp) {
                     self.take_back(true);
                     self.set_state(State::Open);
                 }
@@ -146,7 +147,7 @@ impl Sender {
         let window = self.reordering_window();
         let (lost, wait) = self.board.detect(now, window);
         self.sampler.lost += u64::from(lost);
-        self.reordering = wait.map_or(Instant::NEVER, |ns| now + ns + TIMER_SLACK);
+        self.reordering = wait.map_or(Instant::NEVER, |ns| ticks::due(now, ns + TIMER_SLACK));
         lost
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Heard, PROBE_DELAYED_ACK, Piece, Sender, TIMER_SLACK, Timer};
 use crate::sim::tcp::control::{Cause, State};
+use crate::sim::tcp::ticks;
 use crate::time::Instant;
 
 impl Sender {
@@ -16,7 +17,7 @@ impl Sender {
         if self.board.packets_out() == 0 {
             return;
         }
-        let timeout = now + self.rtt.timeout();
+        let timeout = self.due(now, self.rtt.timeout());
         let srtt = self.rtt.smoothed();
         let may_probe = self.options.modern
             && matches!(self.state, State::Open | State::Cwr)
@@ -28,8 +29,13 @@ impl Sender {
         if may_probe {
             let slack = if self.board.packets_out() == 1 { PROBE_DELAYED_ACK } else { TIMER_SLACK };
             // The probe comes in the timeout's place where that would be first (RFC 8985 §7.2).
-            (self.timer, self.deadline) = (Timer::Probe, timeout.min(now + 2 * srtt + slack));
+            (self.timer, self.deadline) = (Timer::Probe, timeout.min(self.due(now, 2 * srtt + slack)));
         }
+    }
+
+    /// A kernel's timers run on ticks; the small stack's on its clock of milliseconds.
+    fn due(&self, now: Instant, wait: u64) -> Instant {
+        if self.options.modern { ticks::due(now, wait) } else { now + wait }
     }
 
     /// When [`Sender::on_timer`] is to be called next.
@@ -65,7 +71,7 @@ impl Sender {
         let lost = self.find_losses(now);
         if lost > 0 && matches!(self.state, State::Open | State::Cwr) {
             let heard = Heard { ack: self.una, room: 0, blocks: &[], ece: false, marked: None, stamp: 0, data: false };
-            self.advance_state(&heard, false, false, false);
+            self.advance_state(&heard, false, false);
             if !self.control.is_model() {
                 // The delivery that set the timer counts here.
                 self.shrink(1, lost, false);
@@ -89,7 +95,7 @@ impl Sender {
         };
         self.probe_until = Some((self.nxt, piece.again));
         self.last_sent = now;
-        (self.timer, self.deadline) = (Timer::Retransmit, now + self.rtt.timeout());
+        (self.timer, self.deadline) = (Timer::Retransmit, self.due(now, self.rtt.timeout()));
         Some(piece)
     }
 
@@ -114,6 +120,6 @@ impl Sender {
         self.rtt.back_off();
         // What is sent because of the timer does not wait for the pace.
         self.next_paced = now;
-        (self.timer, self.deadline) = (Timer::Retransmit, now + self.rtt.timeout());
+        (self.timer, self.deadline) = (Timer::Retransmit, self.due(now, self.rtt.timeout()));
     }
 }
