@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use weir::run::nic::{IfName, NicFacts, NicGuard, Verdict, nic_checks, wait_for_carrier};
 
@@ -59,6 +59,19 @@ fn files_in(directory: &PathBuf) -> usize {
     fs::read_dir(directory).expect("made above").count()
 }
 
+/// Makes `n0` ready and leaves it as SIGKILL does: the settings changed, the file there, its owner gone. Gives the file.
+fn killed(directory: &PathBuf) -> PathBuf {
+    std::mem::forget(NicGuard::prepare(&name("n0"), directory).expect("a veth can be a wire"));
+    let file = fs::read_dir(directory).expect("made above").next().expect("one file").expect("readable").path();
+    let mut dead = Command::new("true").stdin(Stdio::null()).spawn().expect("it is everywhere");
+    let dead_pid = dead.id();
+    dead.wait().expect("it ends at once");
+    let text = fs::read_to_string(&file).expect("readable");
+    let text = text.replace(&format!("\"pid\": {}", std::process::id()), &format!("\"pid\": {dead_pid}"));
+    fs::write(&file, text).expect("writable");
+    file
+}
+
 #[test]
 fn a_nic_is_promiscuous_and_neither_merges_nor_strips_and_afterwards_is_as_it_was() {
     with_a_pair(|| {
@@ -83,16 +96,7 @@ fn what_a_killed_weir_left_changed_is_put_back_at_the_end_of_the_next() {
         let directory = directory("killed");
         run("ethtool", "-K n0 gro on rxvlan on");
         let before = features("n0");
-        // As SIGKILL leaves it: the settings changed, the file there, its owner gone.
-        let guard = NicGuard::prepare(&name("n0"), &directory).expect("a veth can be a wire");
-        std::mem::forget(guard);
-        let file = fs::read_dir(&directory).expect("made above").next().expect("one file").expect("readable").path();
-        let mut dead = Command::new("true").stdin(Stdio::null()).spawn().expect("it is everywhere");
-        let dead_pid = dead.id();
-        dead.wait().expect("it ends at once");
-        let text = fs::read_to_string(&file).expect("readable");
-        let text = text.replace(&format!("\"pid\": {}", std::process::id()), &format!("\"pid\": {dead_pid}"));
-        fs::write(&file, text).expect("writable");
+        killed(&directory);
 
         let left = NicFacts::inspect(&name("n0")).expect("it is there");
         assert_ne!(features("n0"), before);
@@ -101,6 +105,60 @@ fn what_a_killed_weir_left_changed_is_put_back_at_the_end_of_the_next() {
         assert_eq!(features("n0"), before);
         assert_eq!(files_in(&directory), 0);
         fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn what_a_killed_weir_left_changed_is_put_back_under_another_name() {
+    with_a_pair(|| {
+        let directory = directory("killed-renamed");
+        run("ethtool", "-K n0 gro on rxvlan on");
+        let before = features("n0").lines().skip(1).map(str::to_string).collect::<Vec<_>>();
+        killed(&directory);
+        ip("link set n0 down");
+        ip("link set n0 name z0");
+        let facts = NicFacts::inspect(&name("z0")).expect("renamed above");
+        assert!(NicGuard::is_left_over(&facts, &directory));
+        // A NIC that is down cannot be the end of a wire, and still gets back what it had.
+        assert!(NicGuard::put_back_left_over(&facts, &directory).expect("nothing in the way"));
+        assert!(!NicGuard::put_back_left_over(&facts, &directory).expect("nothing left"));
+        assert_eq!(features("z0").lines().skip(1).collect::<Vec<_>>(), before);
+        fs::remove_dir(&directory).expect("empty");
+    });
+}
+
+#[test]
+fn what_is_over_is_swept_and_what_may_be_needed_stays() {
+    with_a_pair(|| {
+        let directory = directory("swept");
+        let file = killed(&directory);
+        let text = fs::read_to_string(&file).expect("readable");
+        let mut kept: serde_json::Value = serde_json::from_str(&text).expect("our own JSON");
+        let own = file.file_name().expect("a file").to_string_lossy().into_owned();
+        let mut other = kept.clone();
+        other["address"] = "02:00:00:00:00:99".into();
+        fs::write(directory.join(format!("before.{own}")), other.to_string()).expect("writable");
+        kept["boot"] = "another".into();
+        fs::write(directory.join("7.123.nic.json"), kept.to_string()).expect("writable");
+        fs::write(directory.join("8.123.nic.json"), &text).expect("writable");
+        for (draft, age) in [("old.nic.draft", 3600), ("new.nic.draft", 0)] {
+            let draft = fs::File::create(directory.join(draft)).expect("writable");
+            draft.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("ours");
+        }
+        let left = || {
+            let files = fs::read_dir(&directory).expect("made above").flatten();
+            let mut names: Vec<_> = files.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        };
+        NicGuard::sweep(&directory).expect("a namespace");
+        let mut stay = [own.as_str(), "8.123.nic.json", "new.nic.draft"];
+        stay.sort();
+        assert_eq!(left(), stay);
+        ip("link del n0");
+        NicGuard::sweep(&directory).expect("a namespace");
+        assert_eq!(left(), ["8.123.nic.json", "new.nic.draft"]);
+        fs::remove_dir_all(&directory).expect("ours");
     });
 }
 

@@ -21,7 +21,18 @@ fn a_reader_that_has_enough_is_no_fault() {
     let ended = weir.wait().expect("weir ends");
     let mut text = String::new();
     said.read_to_string(&mut text).expect("text");
-    assert_eq!((ended.success(), text.as_str()), (false, ""));
+    assert_eq!((ended.code(), text.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_is_told_in_a_line() {
+    for words in [["explain", "cake bandwidth 10mbit"].as_slice(), &["doctor"], &["list", "-j"], &["sim", "--list"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("it is everywhere");
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).stdout(full).output().expect("weir starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert_eq!(said, "weir: cannot write: No space left on device\n", "{words:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use weir::port::xdp::program::{Mode, OnFailure};
 use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
 use weir::run::bridge::{Bridge, Facts, Settings, WAITING, Way};
+use weir::run::left;
 use weir::run::nic::IfName;
 use weir::run::worker::Poll;
 use weir::spec::Spec;
@@ -20,7 +21,11 @@ pub(crate) struct Args {
     /// The interface towards the far side
     outside: IfName,
     /// The interface towards the near side
-    inside: IfName,
+    #[arg(required_unless_present = "restore")]
+    inside: Option<IfName>,
+    /// Only undo what a weir bridge that was killed has left at these interfaces, or at this one
+    #[arg(long, conflicts_with_all = ["down", "up", "duration", "hist", "json"])]
+    restore: bool,
     #[command(flatten)]
     running: Running,
     /// How this instance is called; OUTSIDE-INSIDE unless said otherwise
@@ -142,21 +147,38 @@ pub(crate) fn seconds(word: &str) -> Result<Duration, String> {
 
 /// Runs `weir bridge`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let (outside, inside) = match (args.outside, args.inside) {
+        (outside, Some(inside)) if !args.restore => (outside, inside),
+        (outside, inside) => return restore([Some(outside), inside]),
+    };
     let running = &args.running;
     let specs = [direction(running.down.as_deref(), Way::Down)?, direction(running.up.as_deref(), Way::Up)?];
     running.check(&specs)?;
-    let name = args.name.unwrap_or_else(|| format!("{}-{}", args.outside, args.inside));
+    let name = args.name.unwrap_or_else(|| format!("{outside}-{inside}"));
     let on_failure = match args.on_failure {
         OnFailureArg::Bypass => OnFailure::Bypass,
         OnFailureArg::Pass => OnFailure::Pass,
         OnFailureArg::Drop => OnFailure::Drop,
     };
-    let settings = running.settings(name, [args.outside, args.inside], specs, on_failure);
+    let settings = running.settings(name, [outside, inside], specs, on_failure);
     session::run(running.options(), || {
         let bridge = Bridge::start(&settings).map_err(|e| e.to_string())?;
         introduce(bridge.facts(), running.mode);
         Ok((bridge, None))
     })
+}
+
+/// Undoes what was left, at each interface as far as it goes.
+fn restore(nics: [Option<IfName>; 2]) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    for nic in nics.into_iter().flatten() {
+        match left::restore(&nic) {
+            Ok(true) => eprintln!("weir: {nic} is as it was before weir bridge"),
+            Ok(false) => eprintln!("weir: no weir bridge has left anything at {nic}"),
+            Err(e) => failures.push(e),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Run(failures.join("\nweir: "))) }
 }
 
 /// What packets wait in that way; without words, as much as there is memory.
@@ -184,6 +206,9 @@ pub(crate) fn introduce(facts: &Facts, wanted: WantedMode) {
     }
     for warning in &facts.warnings {
         eprintln!("weir: warning: {warning}");
+    }
+    for note in &facts.notes {
+        eprintln!("weir: note: {note}");
     }
     if facts.replaced {
         eprintln!("weir: took over from an instance that had died");

@@ -1,5 +1,6 @@
 //! `weir stats`, `list`, `stop`, `hist` and `change`: talk to a running instance.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -105,13 +106,29 @@ pub(crate) fn list(args: &List) -> Result<(), Failure> {
 fn show(i: &Info) -> String {
     let [outside, inside] = &i.nics;
     format!(
-        "{}: process {}, {outside} and {inside}, up {}\n  down {outside}->{inside}: {}\n  up {inside}->{outside}: {}\n",
+        "{}: process {}, {outside} and {inside}{}, up {}\n  down {outside}->{inside}: {}\n  up {inside}->{outside}: {}\n",
         i.name,
         i.pid,
+        elsewhere(i.pid).unwrap_or_default(),
         age(i.seconds),
         i.down,
         i.up
     )
+}
+
+/// In which network namespace a process is, if it is another one than ours.
+fn elsewhere(pid: u32) -> Option<String> {
+    let number = |path: &Path| std::fs::metadata(path).map(|m| m.ino()).ok();
+    let there = PathBuf::from(format!("/proc/{pid}/ns/net"));
+    let (here, number_there) = (number(Path::new("/proc/self/ns/net"))?, number(&there)?);
+    if here == number_there {
+        return None;
+    }
+    let mut named = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    Some(match named.find(|entry| number(&entry.path()) == Some(number_there)) {
+        Some(entry) => format!(" in namespace {}", entry.file_name().to_string_lossy()),
+        None => format!(" in another namespace (nsenter --net={})", there.display()),
+    })
 }
 
 fn age(seconds: f64) -> String {
@@ -126,7 +143,24 @@ fn age(seconds: f64) -> String {
 
 /// Runs `weir stop`.
 pub(crate) fn stop(which: &Which) -> Result<(), Failure> {
-    which.ask(&Request::Stop).map(drop)
+    which.ask(&Request::Stop).map(drop).map_err(|failure| match (failure, left_hint()) {
+        (Failure::Run(why), Some(hint)) => Failure::Run(format!("{why}; {hint}")),
+        (failure, _) => failure,
+    })
+}
+
+/// What helps if one that was killed is looked for.
+#[cfg(feature = "xdp")]
+fn left_hint() -> Option<String> {
+    let left = weir::run::left::everywhere();
+    let (nics, commands): (Vec<_>, Vec<_>) = left.into_iter().unzip();
+    (!nics.is_empty())
+        .then(|| format!("one that was killed has left something at {}: {}", nics.join(", "), commands.join("; ")))
+}
+
+#[cfg(not(feature = "xdp"))]
+fn left_hint() -> Option<String> {
+    None
 }
 
 /// Runs `weir hist`.

@@ -27,9 +27,12 @@ struct Report {
 /// Looks, changes nothing, and says what it saw.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut checks = machine_checks();
-    let mut interfaces = Vec::new();
+    let mut interfaces: Vec<NicFacts> = Vec::new();
     for name in &args.interfaces {
         match NicFacts::inspect(name) {
+            Ok(facts) if interfaces.iter().any(|nic| nic.index == facts.index) => {
+                return Err(Failure::Run(format!("{} is named twice; a bridge needs two interfaces", facts.name)));
+            }
             Ok(mut facts) => {
                 facts.probe_native_mtu();
                 checks.extend(nic_checks(&facts));
@@ -62,16 +65,20 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What a `weir ingress` has left that was killed.
+/// What a weir has left that was killed.
 #[cfg(feature = "xdp")]
 fn left_over(facts: &NicFacts) -> Option<Check> {
-    let (message, fix) = weir::run::ingress::left_over(facts)?;
-    Some(Check { check: "left-over", nic: Some(facts.name.clone()), verdict: Verdict::Note, message, fix: Some(fix) })
+    weir::run::left::left_over(facts).map(|(message, fix)| left_over_check(facts, message, fix))
 }
 
 #[cfg(not(feature = "xdp"))]
-fn left_over(_: &NicFacts) -> Option<Check> {
-    None
+fn left_over(facts: &NicFacts) -> Option<Check> {
+    let fix = weir::run::nic::left_over(facts, std::path::Path::new(weir::run::DIRECTORY))?;
+    Some(left_over_check(facts, "a weir that was killed has left settings changed".into(), fix))
+}
+
+fn left_over_check(facts: &NicFacts, message: String, fix: String) -> Check {
+    Check { check: "left-over", nic: Some(facts.name.clone()), verdict: Verdict::Note, message, fix: Some(fix) }
 }
 
 /// What is to be said of the interfaces beside one another.

@@ -19,6 +19,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let nic = NicFacts::inspect(name).map_err(|e| e.to_string())?;
         pass_everything(nic.index)
             .map_err(|e| format!("{name}: {e}; if a program is there already: ip link set dev {name} xdpdrv off"))?;
+        eprintln!(
+            "weir: {name}: a program passes everything, which gives it NAPI; to remove it: ip link set dev {name} xdpdrv off"
+        );
     }
     Ok(())
 }

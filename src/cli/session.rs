@@ -25,6 +25,13 @@ use weir::time::{Instant, SECOND};
 
 use super::Failure;
 
+/// A line for people. Where nobody can read it, it is left out: that is no reason to end.
+macro_rules! say {
+    ($($words:tt)*) => {
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    };
+}
+
 /// How a run is wanted.
 pub(crate) struct Options {
     /// End after this time.
@@ -171,10 +178,14 @@ impl Session {
             let _ = poll(&mut fds, Some(&timeout));
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
-                if let Some(up) = links.update() {
+                let changed = links.update();
+                if let Some(nic) = links.gone() {
+                    return Some(format!("{} is gone, so this ends", self.bridge.facts().nics[nic]));
+                }
+                if let Some(up) = changed {
                     self.progress.clear();
                     for (nic, up) in self.bridge.facts().nics.iter().zip(up) {
-                        eprintln!("weir: the link of {nic} is {}", if up { "up" } else { "down" });
+                        say!("weir: the link of {nic} is {}", if up { "up" } else { "down" });
                     }
                 }
             }
@@ -193,7 +204,7 @@ impl Session {
         let Some(log) = &mut self.steered else { return };
         if let Err(e) = lines.iter().try_for_each(|line| writeln!(log, "{line}")) {
             self.progress.clear();
-            eprintln!("weir: --autorate-log: {e}; no more is written");
+            say!("weir: --autorate-log: {e}; no more is written");
             self.steered = None;
         }
     }
@@ -219,7 +230,7 @@ impl Session {
         }
         if let Err(e) = log.write(&self.bridge) {
             self.progress.clear();
-            eprintln!("weir: log: {e}; no more is written");
+            say!("weir: log: {e}; no more is written");
             // The engines go on without.
             let _ = self.bridge.keep_journals(false);
             self.log = None;
@@ -232,8 +243,12 @@ impl Session {
         let lines = log.end(&self.bridge).map(|written| written.lines()).map_err(|e| e.to_string());
         self.progress.clear();
         match &lines {
-            Ok(lines) => lines.iter().for_each(|line| eprintln!("weir: {line}")),
-            Err(e) => eprintln!("weir: log: {e}"),
+            Ok(lines) => lines.iter().for_each(|line| {
+                say!("weir: {line}");
+            }),
+            Err(e) => {
+                say!("weir: log: {e}");
+            }
         }
         self.logged_lines = Some(lines);
     }
@@ -258,14 +273,14 @@ impl Session {
             let (from, to) = (nics[i].as_str(), nics[1 - i].as_str());
             for line in self.alarms[i].note([from, to], &reading.snapshot, reading.gate, sockets) {
                 self.progress.clear();
-                eprintln!("weir: {line}");
+                say!("weir: {line}");
             }
             self.readings[i] = Some(reading);
             self.note(way, before.as_ref());
         }
         for line in self.watch.iter().flat_map(|watch| watch()) {
             self.progress.clear();
-            eprintln!("weir: {line}");
+            say!("weir: {line}");
         }
         self.logged = clock::now();
         let received = self.readings.each_ref().map(|r| r.as_ref().map_or(0, |r| r.snapshot.counters.received_packets));
@@ -273,7 +288,7 @@ impl Session {
             self.progress.clear();
             let facts = self.bridge.facts();
             let [still, busy] = [Way::BOTH[i], Way::BOTH[1 - i]].map(|way| arrow(facts, way));
-            eprintln!(
+            say!(
                 "weir: nothing came for {still} in a minute, while {busy} is busy: are the interfaces the right ones?"
             );
         }
@@ -295,7 +310,7 @@ impl Session {
         let length = Duration::from_nanos(clock::now().since(self.logged));
         if let Err(e) = hist.interval(way.name(), &reading.snapshot.stages, &interval, from, length) {
             self.progress.clear();
-            eprintln!("weir: histograms: {e}; no more are written");
+            say!("weir: histograms: {e}; no more are written");
             self.hist = None;
         }
     }
@@ -321,7 +336,9 @@ impl Session {
         }
         if let Some(hist) = hist {
             let files = hist.end(&reports).map_err(|e| format!("histograms: {e}"))?;
-            files.iter().for_each(|f| eprintln!("weir: wrote {}", f.display()));
+            files.iter().for_each(|f| {
+                say!("weir: wrote {}", f.display());
+            });
         }
         Ok(())
     }
@@ -357,7 +374,7 @@ impl Instance for Session {
         let seconds = clock::now().since(facts.started) as f64 / 1e9;
         for (way, spec) in Way::BOTH.into_iter().zip(specs) {
             if let Some(spec) = spec {
-                eprintln!("weir: {seconds:.3}s {} changed: {spec}", arrow(facts, way));
+                say!("weir: {seconds:.3}s {} changed: {spec}", arrow(facts, way));
             }
         }
         Ok(())

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let (home, rest) = if screen { ("\x1b[H", "\x1b[J") } else { ("", "") };
             let table = table(&name, &before, &now).replace('\n', if screen { "\x1b[K\n" } else { "\n" });
             print!("{home}{table}{rest}");
-            std::io::stdout().flush().map_err(|e| e.to_string())?;
+            // What cannot be written is said by the next line.
+            let _ = std::io::stdout().flush();
         } else if screen {
             print!("\x1b[2J");
         }

@@ -44,7 +44,8 @@ impl Alarms {
         for (i, what) in [
             "frames came on a receive queue that nobody serves; after a change of queues, end weir and start it again",
             "frames went past weir, which had hung for more than 100 ms",
-            "frames were lost since they do not fit: longer than the MTU, or in several buffers",
+            "frames were lost since they do not fit: longer than the MTU was at the start, or in several buffers; after raising the \
+             MTU, end weir and start it again",
             "descriptors were refused by the kernel: a fault of weir's",
             "times the device finished nothing for 10 ms and was given more",
             "times sending failed",

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::mount::{MountFlags, mount};
 
-use super::nic::{IfName, NicFacts, XdpMode, XdpProgram};
+use super::nic::{IfName, NicFacts, NicGuard, XdpMode, XdpProgram};
 use crate::port::xdp::program::{Gate, Link, Mode, PROGRAM};
 use crate::run::DIRECTORY;
 use crate::sys::namespace;
@@ -83,7 +83,7 @@ impl fmt::Display for Refused {
             ),
             Refused::Owned { what, pid, command, stopped: false } => {
                 write!(f, "{what} belongs to process {pid} ({command}), which is running; end it with `kill {pid}`")?;
-                f.write_str(", or choose other NICs and another --name")
+                f.write_str(", or choose other NICs or another --name")
             }
             Refused::Owned { what, pid, command, stopped: true } => write!(
                 f,
@@ -99,13 +99,10 @@ impl fmt::Display for Refused {
                 f,
                 "the driver of {nic} does not run XDP programs ({error}); --mode generic does without it, more slowly"
             ),
-            Refused::Io { what, error } => {
-                write!(f, "{what}: {error}")?;
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    f.write_str(" (call it as root)")?;
-                }
-                Ok(())
+            Refused::Io { what, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+                write!(f, "root is needed, call it with sudo ({what}: {error})")
             }
+            Refused::Io { what, error } => write!(f, "{what}: {error}"),
         }
     }
 }
@@ -215,22 +212,34 @@ fn sweep_locks(but: &str) {
     }
 }
 
-/// Removes the pins of gates whose NIC is gone.
+/// Removes the pins of gates whose NIC is gone, in whichever namespace it was, and what their dead owners kept of it.
 ///
 /// # Errors
 /// If the file system does not let it.
 pub fn sweep() -> io::Result<()> {
-    in_pins(sweep_pins)?
+    for (namespace, index) in in_pins(sweep_pins)?? {
+        NicGuard::forget_one(index, namespace, Path::new(DIRECTORY));
+    }
+    Ok(())
 }
 
-fn sweep_pins() -> io::Result<()> {
+/// Gives the namespace and the index of each that was gone.
+fn sweep_pins() -> io::Result<Vec<(u64, u32)>> {
+    let mut gone = Vec::new();
     for entry in std::fs::read_dir(PINS)?.flatten() {
         let path = entry.path();
         if Link::open(&path).and_then(|link| link.info()).is_ok_and(|info| info.interface == 0) {
             std::fs::remove_file(&path)?;
+            gone.extend(entry.file_name().to_str().and_then(pinned_for));
         }
     }
-    Ok(())
+    Ok(gone)
+}
+
+/// The namespace and the index in the name of a pin.
+fn pinned_for(name: &str) -> Option<(u64, u32)> {
+    let (namespace, index) = name.strip_prefix("nic-")?.split_once('-')?;
+    Some((namespace.parse().ok()?, index.parse().ok()?))
 }
 
 fn owner(file: &mut File) -> u32 {
@@ -289,13 +298,7 @@ fn pin_of(nic: &NicFacts) -> io::Result<PathBuf> {
 pub fn place(gate: &Gate, nic: &NicFacts, wanted: WantedMode, pinned: bool) -> Result<Placed, Refused> {
     let name = nic.name.as_str();
     let pin = pin_of(nic).map_err(failed("this network namespace"))?;
-    let leftover = in_pins(|| {
-        // What cannot be swept is in nobody's way.
-        let _ = sweep_pins();
-        Link::open(&pin)
-    })
-    .unwrap_or_else(Err)
-    .ok();
+    let leftover = in_pins(|| Link::open(&pin)).unwrap_or_else(Err).ok();
     let there = if leftover.is_some() { nic.xdp.clone() } else { settled(nic) };
     let ours = leftover.filter(|link| link.info().is_ok_and(|i| i.interface == nic.index && at(&there) == i.program));
     let mode =
@@ -341,19 +344,26 @@ pub fn check_program(nic: &NicFacts) -> Result<(), Refused> {
     }
 }
 
-/// Takes off a NIC the gate that a dead owner left there, if there is one.
+/// Takes off a NIC the gate that a dead owner left there. Says whether there was one.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub fn take_off(nic: &NicFacts) -> io::Result<()> {
+pub fn take_off(nic: &NicFacts) -> io::Result<bool> {
     let pin = pin_of(nic)?;
     in_pins(|| {
-        let Ok(link) = Link::open(&pin) else { return Ok(()) };
+        let Ok(link) = Link::open(&pin) else { return Ok(false) };
         if link.info()?.interface == nic.index {
             link.detach()?;
         }
-        std::fs::remove_file(&pin)
+        std::fs::remove_file(&pin).map(|()| true)
     })?
+}
+
+/// Whether a gate is pinned for a NIC, and still there.
+pub fn is_pinned(nic: &NicFacts) -> bool {
+    // Without making the place: whoever asks wants nothing changed.
+    let info = |pin: PathBuf| namespace::in_initial_mounts(|| Link::open(&pin)?.info())?;
+    pin_of(nic).and_then(info).is_ok_and(|info| info.interface == nic.index)
 }
 
 fn at(program: &Option<XdpProgram>) -> u32 {
@@ -481,6 +491,22 @@ mod tests {
         let long = "x".repeat(65);
         for bad in ["", ".", "..", "../x", "a/b", "-x", ".nic-1-2", "a b", "ä", &long] {
             assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said_before_what_it_was_missed_for() {
+        let denied = failed("the name 'eth0-lo'")(io::ErrorKind::PermissionDenied.into()).to_string();
+        assert_eq!(denied, "root is needed, call it with sudo (the name 'eth0-lo': permission denied)");
+        let full = failed("eth0")(io::ErrorKind::StorageFull.into()).to_string();
+        assert!(full.starts_with("eth0: "), "{full}");
+    }
+
+    #[test]
+    fn a_pin_says_whose_it_is() {
+        assert_eq!(pinned_for("nic-4026532290-17"), Some((4_026_532_290, 17)));
+        for other in ["nic-1", "nic-a-1", "1-2", "nic-1-2-3"] {
+            assert_eq!(pinned_for(other), None, "{other}");
         }
     }
 

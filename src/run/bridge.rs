@@ -3,7 +3,7 @@
 mod limits;
 
 pub use limits::Error;
-use limits::{choose_cores, delayed, mtu, queues};
+use limits::{choose_cores, frames, mtu, queues};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,8 +16,9 @@ use serde_json::json;
 use super::attach::{self, Lock, Placed, WantedMode};
 use super::autorate::Steering;
 use super::clock;
+use super::left;
 use super::links::Links;
-use super::nic::{IfName, NicFacts, NicGuard};
+use super::nic::{self, IfName, NicFacts, NicGuard};
 use super::worker::{Direction, Handle, Lateness, Poll};
 use crate::autorate::{Line, Tap};
 use crate::classify::Hashing;
@@ -195,8 +196,10 @@ pub struct Facts {
     pub specs: [Spec; 2],
     /// When it started.
     pub started: Instant,
-    /// What could not be set on the NICs, for people, one line each.
+    /// What could not be set on the NICs, and what does not work as they are, for people, one line each.
     pub warnings: Vec<String>,
+    /// What cannot be seen from here and may not work, with what helps.
+    pub notes: Vec<String>,
 }
 
 impl Bridge {
@@ -218,17 +221,17 @@ impl Bridge {
             Lock::nic(found[0].index, &found[0].name)?,
             Lock::nic(found[1].index, &found[1].name)?,
         ];
-        let nics = both(|i| NicGuard::prepare(&settings.nics[i], Path::new(DIRECTORY)))?;
-        let facts = nics.each_ref().map(NicGuard::facts);
+        found.iter().try_for_each(nic::check)?;
         let ports = PortSettings {
-            interfaces: facts.map(|nic| nic.index),
-            queues: both(|i| queues(facts[i]))?,
-            mtu: mtu(facts[0])?.max(mtu(facts[1])?),
+            interfaces: found.each_ref().map(|nic| nic.index),
+            queues: both(|i| queues(&found[i]))?,
+            mtu: mtu(&found[0])?.max(mtu(&found[1])?),
             frames: 0,
         };
-        let rings = ports.in_rings(0).max(ports.in_rings(1));
-        let delayed = delayed(settings, &ports)?;
-        let ports = PortSettings { frames: (settings.waiting + delayed + rings).next_multiple_of(64), ..ports };
+        let ports = PortSettings { frames: frames(settings, &ports)?, ..ports };
+        left::sweep(Path::new(DIRECTORY));
+        let nics = both(|i| NicGuard::prepare(&settings.nics[i], Path::new(DIRECTORY)))?;
+        let facts = nics.each_ref().map(NicGuard::facts);
         let opened =
             open_patiently(&ports).map_err(|error| Error::Socket { nic: facts[error.nic].name.clone(), error })?;
         let Ports { directions, sockets, zero_copy, links } = opened;
@@ -274,11 +277,13 @@ impl Bridge {
             let placed = attach::place(&gates.gates[i], nic, settings.mode, pinned)?;
             gates.placed.push(placed);
         }
+        let modes = [gates.placed[0].mode, gates.placed[1].mode];
+        let (lost, notes) = ways_past(facts, modes, settings.on_failure);
         let links = Links::watch(ports.interfaces, links).map_err(|e| io("watching the links", e))?;
         let facts = Facts {
             name: settings.name.clone(),
             nics: facts.map(|nic| nic.name.clone()),
-            modes: [gates.placed[0].mode, gates.placed[1].mode],
+            modes,
             queues: ports.queues,
             zero_copy,
             replaced: gates.placed.iter().any(|p| p.replaced),
@@ -286,7 +291,8 @@ impl Bridge {
             cores: own_cores,
             specs: settings.specs.clone(),
             started: clock::now(),
-            warnings: nics.iter().flat_map(|nic| nic.warnings().to_vec()).collect(),
+            warnings: nics.iter().flat_map(|nic| nic.warnings().to_vec()).chain(lost).collect(),
+            notes,
         };
         let mut bridge = Bridge {
             gates,
@@ -461,6 +467,18 @@ impl Bridge {
         }
         Ok(())
     }
+}
+
+/// Where frames would be lost that go past a dead weir, and where that cannot be told. What a gate in generic mode sends
+/// round is sent as any other frame.
+fn ways_past(nics: [&NicFacts; 2], modes: [Mode; 2], on_failure: OnFailure) -> (Vec<String>, Vec<String>) {
+    let out_of = |i: usize| on_failure == OnFailure::Bypass && modes[1 - i] == Mode::Native;
+    let lines =
+        (0..2).filter(|i| out_of(*i)).filter_map(|i| Some((nics[i].peer.as_ref()?.napi, nic::bypass(nics[i])?)));
+    let (lost, unknown): (Vec<_>, Vec<_>) =
+        lines.filter(|(napi, _)| *napi != Some(true)).partition(|(napi, _)| napi.is_some());
+    let text = |lines: Vec<(_, nic::Check)>| lines.into_iter().map(|(_, line)| line.to_string()).collect();
+    (text(lost), text(unknown))
 }
 
 fn tins(stages: &[StageStats]) -> Vec<(String, usize)> {

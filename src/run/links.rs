@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-use super::nic::carries;
+use super::nic::{carries, is_gone};
 
 /// `RTMGRP_LINK`: anything that happens to any interface.
 const LINK_EVENTS: u32 = 1;
@@ -59,6 +59,11 @@ impl Links {
             running
         });
         changed.then_some(state)
+    }
+
+    /// The first of the two interfaces that is not in this namespace any more: removed, or taken elsewhere.
+    pub fn gone(&self) -> Option<usize> {
+        self.watched.iter().position(|(nic, _)| is_gone(*nic))
     }
 
     /// Whether each link is up.

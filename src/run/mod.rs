@@ -20,6 +20,8 @@ pub mod ingress;
 #[cfg(feature = "xdp")]
 pub mod journal;
 #[cfg(feature = "xdp")]
+pub mod left;
+#[cfg(feature = "xdp")]
 pub mod links;
 pub mod nic;
 pub mod quiet;

@@ -125,6 +125,44 @@ fn a_pair_that_somebody_removed_costs_nothing_that_was_moved() {
 }
 
 #[test]
+fn a_pair_that_is_removed_under_a_running_one_ends_it_and_all_comes_back() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::with_much_to_move();
+    let before = rig.belongings();
+    let weir = rig.ingress("--move-addresses");
+    rig.host.sh("ip link del shaped");
+    let (code, _) = weir.wait();
+    assert!(code == 1 && weir.said().contains("shaped is gone"), "{}", weir.said());
+    assert_eq!(rig.differs_from(&before, "wan"), [""; 0]);
+    assert_eq!(left_in_run(&rig), [""; 0]);
+}
+
+#[test]
+fn a_wan_that_was_renamed_after_a_death_is_undone_under_its_new_name() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new();
+    rig.host.sh("ethtool -K wan gro on");
+    let features =
+        |nic: &str| rig.host.sh(&format!("ethtool -k {nic}")).lines().skip(1).map(String::from).collect::<Vec<_>>();
+    let before = features("wan");
+    rig.ingress("--move-addresses --name renamed").kill();
+    assert_ne!(features("wan"), before);
+    rig.host.sh("ip link set wan down");
+    rig.host.sh("ip link set wan name wan9");
+    rig.host.sh("ip link set wan9 up");
+    let restore = rig.host.weir("ingress wan9 --restore");
+    assert_eq!(restore.wait().0, 0, "{}", restore.said());
+    assert_eq!(features("wan9"), before);
+    assert!(rig.host.sh("ip addr show dev wan9").contains("10.78.0.2/24"));
+    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert!(!std::path::Path::new("/run/weir/renamed.sock").exists());
+}
+
+#[test]
 fn a_living_one_is_not_undone_and_doctor_knows_a_dead_one() {
     if !possible() {
         return;

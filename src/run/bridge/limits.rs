@@ -9,6 +9,9 @@ use crate::run::attach::Refused;
 use crate::run::nic::{self, NicFacts};
 use crate::run::worker::cores;
 
+/// The fewest frames that `--frames` takes.
+const LEAST_WAITING: u64 = 64;
+
 /// Why a bridge cannot be.
 #[derive(Debug)]
 pub enum Error {
@@ -99,17 +102,38 @@ pub(super) fn mtu(nic: &NicFacts) -> Result<u32, Error> {
     Ok(nic.mtu)
 }
 
-/// Frames that the delays of a direction keep under way, beside those that wait; refused if half
+/// Frames of a direction: those that wait, those that its delays keep under way, and those in the rings. Refused if half
 /// the memory that is free is too little for two directions of them.
-pub(super) fn delayed(settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
+pub(super) fn frames(settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
+    frames_in(memory_available().unwrap_or(u64::MAX), settings, ports)
+}
+
+fn frames_in(memory: u64, settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
     let (chunk, mtu) = (u64::from(ports.chunk().unwrap_or(4096)), settings.mtu.unwrap_or(ports.mtu) + 14);
-    let room = memory_available().map_or(u64::MAX, |bytes| bytes / 2 / (2 * chunk));
-    let mut most = 0;
+    let room = memory / 2 / (2 * chunk);
+    let mut delayed = 0;
     for spec in &settings.specs {
         spec.fit(room, chunk, mtu, None).map_err(Error::Memory)?;
-        most = most.max(spec.frames_needed(mtu, None));
+        delayed = delayed.max(spec.frames_needed(mtu, None));
     }
-    Ok(most as usize)
+    let beside = delayed + ports.in_rings(0).max(ports.in_rings(1)) as u64;
+    let waiting = settings.waiting as u64;
+    if waiting + beside > room {
+        let mib = |frames: u64| (frames * chunk * 2).div_ceil(1 << 20);
+        let for_delays = if delayed > 0 { format!(" and {delayed} for delays") } else { String::new() };
+        let remedy = match room.saturating_sub(beside) {
+            most if most >= LEAST_WAITING => format!("--frames {most}, or less, fits"),
+            _ => "provide more memory".into(),
+        };
+        return Err(Error::Memory(format!(
+            "{waiting} frames that can wait in each direction, with {} in the rings{for_delays}, are {} MiB for both, and there \
+             is room for {room} frames each ({} MiB, half of what is free); {remedy}",
+            beside - delayed,
+            mib(waiting + beside),
+            mib(room),
+        )));
+    }
+    Ok(((waiting + beside) as usize).next_multiple_of(64))
 }
 
 /// Bytes that can be had without swapping, if the kernel says so.
@@ -127,4 +151,51 @@ pub(super) fn choose_cores(wanted: Option<usize>) -> Result<Vec<usize>, Error> {
         return Err(Error::Cores(wanted, allowed.len()));
     }
     Ok(allowed[allowed.len() - wanted..].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::xdp::program::OnFailure;
+    use crate::qdisc::Compat;
+    use crate::run::attach::WantedMode;
+    use crate::spec;
+
+    const GIB: u64 = 1 << 30;
+
+    fn of(waiting: usize, words: &str, memory: u64) -> Result<usize, String> {
+        let spec = spec::parse(words).expect("a specification").spec;
+        let settings = Settings {
+            nics: ["a", "b"].map(|n| n.parse().expect("a name")),
+            specs: [spec.clone(), spec],
+            name: "x".into(),
+            poll: None,
+            cores: None,
+            on_failure: OnFailure::Bypass,
+            mode: WantedMode::Auto,
+            mtu: None,
+            waiting,
+            compat: Compat::Latest,
+        };
+        let ports = PortSettings { interfaces: [1, 2], queues: [1, 1], mtu: 1500, frames: 0 };
+        frames_in(memory, &settings, &ports).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn frames_that_wait_are_held_against_the_memory_as_those_of_delays_are() {
+        let rings = PortSettings { interfaces: [1, 2], queues: [1, 1], mtu: 1500, frames: 0 }.in_rings(0);
+        assert_eq!(of(14_336, "pfifo", GIB), Ok((14_336 + rings).next_multiple_of(64)));
+        // Half a GiB is 131072 frames of 2048 bytes in each of two directions.
+        let most = 131_072 - rings;
+        assert!(of(most, "pfifo", GIB).is_ok());
+        let refused = of(most + 1, "pfifo", GIB).expect_err("one too many");
+        assert!(
+            refused.contains("there is room for 131072 frames") && refused.contains(&format!("--frames {most}")),
+            "{refused}"
+        );
+        assert!(of(4_194_304, "pfifo", 8 * GIB).is_err());
+        let delayed = of(131_072 - rings, "netem delay 10ms limit 1000 | pfifo", GIB).expect_err("delays take some");
+        assert!(delayed.contains("for delays"), "{delayed}");
+        assert!(of(64, "pfifo", 1 << 20).expect_err("no room at all").ends_with("provide more memory"));
+    }
 }

@@ -11,6 +11,7 @@ mod record;
 mod sysctl;
 
 use std::fmt;
+use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -19,6 +20,7 @@ use self::pair::Pair;
 use self::record::{Phase, Record};
 use super::attach::{self, Lock};
 use super::bridge::{self, Bridge};
+use super::left::{self, give_back};
 use super::nic::{self, IfName, NicFacts, NicGuard, can_be_named, netlink};
 use crate::port::xdp::Settings as PortSettings;
 use crate::run::DIRECTORY;
@@ -255,7 +257,8 @@ impl Ingress {
 impl Drop for Ingress {
     fn drop(&mut self) {
         if let Err(e) = self.take_back() {
-            eprintln!("weir: {e}");
+            // Whoever reads it may be gone.
+            let _ = writeln!(std::io::stderr(), "weir: {e}");
         }
     }
 }
@@ -269,9 +272,11 @@ pub fn restore(name: &IfName) -> Result<bool, Error> {
     let wan = NicFacts::inspect(name).map_err(say)?;
     let _lock = Lock::wan(wan.index, &wan.name).map_err(say)?;
     sweep(directory)?;
-    let Some(record) = Record::find(&wan, directory).map_err(when(directory.display()))? else { return Ok(false) };
-    undo(record, &wan, directory)?;
-    Ok(true)
+    let record = Record::find(&wan, directory).map_err(when(directory.display()))?;
+    let found = record.is_some();
+    record.map_or(Ok(()), |record| undo(record, &wan, directory))?;
+    left::sweep(directory);
+    Ok(found)
 }
 
 /// What a dead `weir ingress` has left at an interface, and the command that undoes it.
@@ -310,10 +315,10 @@ fn undo(mut record: Record, wan: &NicFacts, directory: &Path) -> Result<(), Erro
         // What fails here is tried once more below.
         record.carried.put(wan.index, name);
     }
-    failures.extend(give_back(wan, directory).err().map(|e| e.0));
+    failures.extend(give_back(wan).err());
     if let Some(pair) = pair {
         if let Some(peer) = by_index(pair.peer) {
-            failures.extend(give_back(&peer, directory).err().map(|e| e.0));
+            failures.extend(give_back(&peer).err());
         }
         failures.extend(netlink::delete_link(pair.peer).err().map(|e| format!("{}: {e}", record.peer)));
     }
@@ -340,16 +345,6 @@ fn undo(mut record: Record, wan: &NicFacts, directory: &Path) -> Result<(), Erro
     )))
 }
 
-/// Takes the gate of a dead owner off an interface, and puts its features back.
-fn give_back(nic: &NicFacts, directory: &Path) -> Result<(), Error> {
-    attach::take_off(nic).map_err(when(format_args!("cannot take the gate off {}", nic.name)))?;
-    if NicGuard::is_left_over(nic, directory) {
-        let name = nic.name.parse().map_err(say)?;
-        NicGuard::prepare(&name, directory).and_then(NicGuard::restore).map_err(say)?;
-    }
-    Ok(())
-}
-
 /// Removes what is left of a record whose WAN is gone.
 fn forget(record: &Record, directory: &Path) -> Result<(), Error> {
     // After a restart of the machine, an interface of that name is another one.
@@ -363,8 +358,8 @@ fn forget(record: &Record, directory: &Path) -> Result<(), Error> {
 /// Removes what dead owners have left of pairs whose WAN is gone.
 fn sweep(directory: &Path) -> Result<(), Error> {
     let links = netlink::links().map_err(when("cannot list the interfaces"))?;
-    let indices: Vec<u32> = links.iter().map(|l| l.index).collect();
-    for record in Record::orphans(&indices, directory).map_err(when(directory.display()))? {
+    let there: Vec<(u32, String)> = links.iter().map(|l| (l.index, l.written_address())).collect();
+    for record in Record::orphans(&there, directory).map_err(when(directory.display()))? {
         forget(&record, directory)?;
     }
     Ok(())
@@ -405,7 +400,7 @@ fn check_wan(wan: &NicFacts) -> Result<(), Error> {
     attach::check_program(wan).map_err(say)?;
     let links = netlink::links().map_err(when("cannot list the interfaces"))?;
     let stacked = |l: &&netlink::Link| {
-        l.peer.is_some_and(|p| !p.elsewhere && p.index == wan.index) && l.kind.as_deref() != Some("veth")
+        l.peer.is_some_and(|p| p.elsewhere.is_none() && p.index == wan.index) && l.kind.as_deref() != Some("veth")
     };
     if let Some(above) = links.iter().find(stacked) {
         let (upper, kind) = (&above.name, above.kind.as_deref().unwrap_or("interface"));

@@ -60,7 +60,7 @@ pub(super) fn find(peer: &str) -> io::Result<Option<Pair>> {
     let links = netlink::links()?;
     let ours = links.iter().find(|l| l.name == peer && l.kind.as_deref() == Some("veth"));
     Ok(ours.map(|ours| {
-        let host = links.iter().find(|l| ours.peer.is_some_and(|p| !p.elsewhere && p.index == l.index));
+        let host = links.iter().find(|l| ours.peer.is_some_and(|p| p.elsewhere.is_none() && p.index == l.index));
         Pair { peer: ours.index, host: host.map(|h| (h.index, h.name.clone())) }
     }))
 }

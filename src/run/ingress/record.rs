@@ -73,11 +73,13 @@ impl Record {
         }))
     }
 
-    /// Records of this namespace whose interface is not there any more.
-    pub(super) fn orphans(indices: &[u32], directory: &Path) -> io::Result<Vec<Record>> {
+    /// Records of this namespace whose interface is not there any more, and of any before the machine was started. Numbers are
+    /// given again: with another address it is another interface.
+    pub(super) fn orphans(there: &[(u32, String)], directory: &Path) -> io::Result<Vec<Record>> {
         let namespace = crate::sys::namespace::network()?;
+        let is_there = |r: &Record| there.iter().any(|(index, address)| (*index, address) == (r.index, &r.address));
         let mut found = all(directory);
-        found.retain(|r| r.namespace == namespace && (r.boot != boot() || !indices.contains(&r.index)));
+        found.retain(|r| !r.is_current() || (r.namespace == namespace && !is_there(r)));
         Ok(found)
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 
-use super::{NicFacts, XdpMode, guard};
+use super::{Error, NicFacts, XdpMode, guard};
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,6 +60,14 @@ impl Check {
 /// The first reason why an interface cannot be the end of a wire.
 pub(in crate::run) fn refusal(nic: &NicFacts) -> Option<Check> {
     nic_checks(nic).into_iter().find(|c| c.verdict == Verdict::Fail && c.refuses())
+}
+
+/// Refuses an interface that cannot be the end of a wire.
+///
+/// # Errors
+/// The first failing line of `weir doctor` that says why.
+pub(in crate::run) fn check(nic: &NicFacts) -> Result<(), Error> {
+    refusal(nic).map_or(Ok(()), |refusal| Err(Error(refusal.to_string())))
 }
 
 /// Collects the lines of one interface or of the machine.
@@ -153,6 +161,7 @@ pub fn nic_checks(nic: &NicFacts) -> Vec<Check> {
     queues(nic, &mut lines);
     features(nic, guard::owner(nic, Path::new(crate::run::DIRECTORY)), &mut lines);
     peer(nic, &mut lines);
+    lines.lines.extend(bypass(nic));
     // Every interface has a link-local address; nobody would miss it.
     let addresses: Vec<&str> =
         nic.ip_addresses.iter().map(String::as_str).filter(|a| !a.starts_with("fe80:")).collect();
@@ -164,13 +173,6 @@ pub fn nic_checks(nic: &NicFacts) -> Vec<Check> {
                 addresses.join(", ")
             ),
             None,
-        );
-    }
-    if let Some(command) = guard::left_over(nic, Path::new(crate::run::DIRECTORY)) {
-        lines.note(
-            "left-over",
-            "a weir that was killed has left settings changed; the next one puts them back at its end, or by hand",
-            Some(command),
         );
     }
     lines.lines
@@ -345,6 +347,26 @@ fn peer(nic: &NicFacts, lines: &mut Lines) {
             Some(format!("put senders into a namespace: ip link set {name} netns NAME")),
         );
     }
+}
+
+/// What is to be said of the way past a dead weir when it leads out of this interface.
+pub(in crate::run) fn bypass(nic: &NicFacts) -> Option<Check> {
+    let mut lines = Lines { nic: Some(nic.name.clone()), lines: Vec::new() };
+    let peer = nic.peer.as_ref()?;
+    match (peer.napi, &peer.name) {
+        (Some(true), _) => lines.ok("bypass", "its peer takes what goes past a dead weir"),
+        (Some(false), Some(name)) => lines.note(
+            "bypass",
+            format!("its peer {name} has neither GRO nor an XDP program, so the kernel loses what goes past a dead weir"),
+            Some(format!("ethtool -K {name} gro on   (or: weir napi {name})")),
+        ),
+        _ => lines.note(
+            "bypass",
+            "its peer is in another namespace; without GRO or an XDP program there, the kernel loses what goes past a dead weir",
+            Some("there: ethtool -K PEER gro on   (or: weir napi PEER)".into()),
+        ),
+    }
+    lines.lines.pop()
 }
 
 /// The kernel that is needed: Debian 12's.

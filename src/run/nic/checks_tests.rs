@@ -136,17 +136,40 @@ fn a_feature_that_somebody_switches_on_under_a_running_weir_is_a_failure() {
 #[test]
 fn unfinished_frames_of_a_peer_we_can_see_are_a_failure_and_of_one_we_cannot_see_a_note() {
     let with_peer = |peer| NicFacts { kind: Some("veth".into()), peer: Some(peer), ..fit() };
-    let here = VethPeer { index: 3, name: Some("v1".into()), offloads_on: Some(vec!["tx-tcp-segmentation".into()]) };
+    let here = VethPeer {
+        index: 3,
+        name: Some("v1".into()),
+        offloads_on: Some(vec!["tx-tcp-segmentation".into()]),
+        napi: Some(true),
+    };
     assert!(failures(&with_peer(here))[0].ends_with("ethtool -K v1 tx off tso off gso off txvlan off"));
-    let elsewhere = nic_checks(&with_peer(VethPeer { index: 3, name: None, offloads_on: None }));
+    let elsewhere = nic_checks(&with_peer(VethPeer { index: 3, name: None, offloads_on: None, napi: None }));
     let line = elsewhere.iter().find(|c| c.check == "peer").expect("a line on the peer");
     assert_eq!(line.verdict, Verdict::Note);
 }
 
 #[test]
+fn a_peer_that_would_lose_what_goes_past_a_dead_weir_is_named_with_the_command_that_helps() {
+    let nic = |name: Option<&str>, napi| {
+        let peer = VethPeer { index: 3, name: name.map(String::from), offloads_on: None, napi };
+        NicFacts { kind: Some("veth".into()), peer: Some(peer), ..fit() }
+    };
+    let line = |name, napi| nic_checks(&nic(name, napi)).into_iter().find(|c| c.check == "bypass").expect("a line");
+    assert_eq!(line(Some("v1"), Some(true)).verdict, Verdict::Ok);
+    assert_eq!(line(None, Some(true)).verdict, Verdict::Ok);
+    let here = line(Some("v1"), Some(false));
+    assert_eq!(here.verdict, Verdict::Note);
+    assert_eq!(here.fix.as_deref(), Some("ethtool -K v1 gro on   (or: weir napi v1)"));
+    let elsewhere = line(None, None);
+    assert_eq!(elsewhere.verdict, Verdict::Note);
+    assert_eq!(elsewhere.fix.as_deref(), Some("there: ethtool -K PEER gro on   (or: weir napi PEER)"));
+    assert!(nic_checks(&fit()).iter().all(|c| c.check != "bypass"));
+}
+
+#[test]
 fn a_peer_where_this_host_itself_could_send_is_worth_a_note() {
     let nic = |name: Option<&str>| {
-        let peer = VethPeer { index: 3, name: name.map(String::from), offloads_on: Some(vec![]) };
+        let peer = VethPeer { index: 3, name: name.map(String::from), offloads_on: Some(vec![]), napi: Some(true) };
         NicFacts { kind: Some("veth".into()), peer: Some(peer), ..fit() }
     };
     let note = |nic: &NicFacts| nic_checks(nic).into_iter().find(|c| c.check == "sender");

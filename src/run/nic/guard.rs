@@ -2,7 +2,7 @@
 //! next guard for the same NIC, which finds the original settings in a file.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
-use super::checks::refusal;
+use super::checks::check;
 use super::{Error, IfName, NicFacts, ethtool, netlink, wait_for_carrier, when};
 
 /// What is switched off, and what would go wrong with it on.
@@ -31,6 +31,8 @@ const FORMAT: u32 = 1;
 const STABLE: Duration = Duration::from_millis(500);
 /// ... and is not waited for longer than this.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// No write of one of our files takes longer.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
 /// The original settings of a NIC, as kept in its file while they are changed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,9 +90,7 @@ impl NicGuard {
     /// living weir has it, or the kernel refuses a change.
     pub fn prepare(name: &IfName, directory: &Path) -> Result<Self, Error> {
         let facts = NicFacts::inspect(name)?;
-        if let Some(refusal) = refusal(&facts) {
-            return Err(Error(refusal.to_string()));
-        }
+        check(&facts)?;
         let file = file_of(&facts, directory)?;
         let left_over = read_kept(&file).filter(|kept| kept.is_of(&facts));
         let others = |kept: &&Kept| kept.owner.pid != process::id() && kept.owner.is_alive();
@@ -146,19 +146,48 @@ impl NicGuard {
         kept.is_some_and(|kept| kept.is_of(facts) && !kept.owner.is_alive())
     }
 
-    /// Removes what dead owners have left of interfaces of this namespace that are gone.
+    /// Removes what dead owners have left of interfaces of this namespace that are gone, of any namespace before the
+    /// machine was started, and in the middle of writing.
     ///
     /// # Errors
     /// The namespace cannot be told.
     pub fn sweep(directory: &Path) -> Result<(), Error> {
-        let here = format!(".{}.nic.json", namespace()?);
+        let (here, boot) = (format!(".{}{SUFFIX}", namespace()?), boot());
         for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            let gone = |kept: Kept| !kept.owner.is_alive() && netlink::link(kept.index).is_err();
-            if path.to_string_lossy().ends_with(&here) && read_kept(&path).is_some_and(gone) {
+            let name = path.to_string_lossy();
+            let over = |kept: Kept| {
+                // The numbers of namespaces and interfaces are given again: another address is another interface.
+                let is_there = || netlink::link(kept.index).is_ok_and(|link| link.written_address() == kept.address);
+                kept.boot != boot || name.ends_with(&here) && !kept.owner.is_alive() && !is_there()
+            };
+            if (name.ends_with(SUFFIX) && read_kept(&path).is_some_and(over)) || is_old_draft(&path) {
                 fs::remove_file(&path).ok();
             }
         }
         Ok(())
+    }
+
+    /// Removes what a dead owner has left of an interface that is gone, whatever its namespace.
+    #[cfg(feature = "xdp")]
+    pub(in crate::run) fn forget_one(index: u32, namespace: u64, directory: &Path) {
+        let file = directory.join(format!("{index}.{namespace}{SUFFIX}"));
+        if read_kept(&file).is_some_and(|kept| !kept.owner.is_alive()) {
+            fs::remove_file(&file).ok();
+        }
+    }
+
+    /// Puts back what a dead owner has left changed. Says whether there was something.
+    ///
+    /// # Errors
+    /// The kernel refuses. The file with the original settings then stays.
+    pub fn put_back_left_over(facts: &NicFacts, directory: &Path) -> Result<bool, Error> {
+        let file = file_of(facts, directory)?;
+        let Some(kept) = read_kept(&file).filter(|kept| kept.is_of(facts) && !kept.owner.is_alive()) else {
+            return Ok(false);
+        };
+        switch_on(facts.index, &kept.features_on)?;
+        remove(&file)?;
+        Ok(true)
     }
 
     /// Gives the NIC back as it was; as dropping the guard, but says what went wrong.
@@ -205,38 +234,47 @@ impl NicGuard {
             return Ok(());
         }
         self.restored = true;
-        // By its index: it may have been renamed, or be gone, which leaves nothing to put back.
-        if let Ok(link) = netlink::link(self.facts.index) {
-            let on: Vec<(&str, bool)> = self.originally_on.iter().map(|f| (f.as_str(), true)).collect();
-            if !on.is_empty() {
-                let what = || {
-                    format!(
-                        "{}: cannot switch {} back on; by hand: {}",
-                        link.name,
-                        words(&on),
-                        command(&link.name, &on)
-                    )
-                };
-                let features = ethtool::features(&link.name).map_err(|e| when(what())(e))?;
-                features.set(&link.name, &on).map_err(|e| when(what())(e))?;
-            }
-        }
-        fs::remove_file(&self.file)
-            .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
-            .map_err(when(format_args!("cannot remove {}", self.file.display())))
+        switch_on(self.facts.index, &self.originally_on)?;
+        remove(&self.file)
     }
 }
 
 impl Drop for NicGuard {
     fn drop(&mut self) {
         if let Err(e) = self.put_back() {
-            eprintln!("weir: {e}");
+            // Whoever reads it may be gone, which is no reason to leave more undone.
+            let _ = writeln!(io::stderr(), "weir: {e}");
         }
     }
 }
 
+/// Switches features on by the interface's index: it may have been renamed, or be gone, which leaves nothing to put back.
+fn switch_on(index: u32, features_on: &[String]) -> Result<(), Error> {
+    let Ok(link) = netlink::link(index) else { return Ok(()) };
+    let on: Vec<(&str, bool)> = features_on.iter().map(|f| (f.as_str(), true)).collect();
+    if on.is_empty() {
+        return Ok(());
+    }
+    let name = &link.name;
+    let what = || format!("{name}: cannot switch {} back on; by hand: {}", words(&on), command(name, &on));
+    let features = ethtool::features(name).map_err(|e| when(what())(e))?;
+    features.set(name, &on).map_err(|e| when(what())(e))
+}
+
+fn remove(file: &Path) -> Result<(), Error> {
+    fs::remove_file(file)
+        .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+        .map_err(when(format_args!("cannot remove {}", file.display())))
+}
+
+/// A file that its writer has not come to rename: a draft is there for as long as one write takes.
+fn is_old_draft(path: &Path) -> bool {
+    let age = || fs::metadata(path).and_then(|m| m.modified()).ok()?.elapsed().ok();
+    path.extension().is_some_and(|e| e == "draft") && age().is_some_and(|age| age > LONGEST_WRITE)
+}
+
 /// The process that has this NIC ready for a wire now.
-pub(super) fn owner(facts: &NicFacts, directory: &Path) -> Option<u32> {
+pub(in crate::run) fn owner(facts: &NicFacts, directory: &Path) -> Option<u32> {
     let kept = read_kept(&file_of(facts, directory).ok()?)?;
     (kept.is_of(facts) && kept.owner.is_alive()).then_some(kept.owner.pid)
 }
@@ -248,7 +286,7 @@ pub(super) fn command_off(facts: &NicFacts) -> String {
 }
 
 /// The original settings that a killed weir has left in `directory`, as the command that puts them back.
-pub(super) fn left_over(facts: &NicFacts, directory: &Path) -> Option<String> {
+pub fn left_over(facts: &NicFacts, directory: &Path) -> Option<String> {
     let kept = read_kept(&file_of(facts, directory).ok()?)?;
     let on: Vec<(&str, bool)> = kept.features_on.iter().map(|f| (f.as_str(), true)).collect();
     (kept.is_of(facts) && !kept.owner.is_alive() && !on.is_empty()).then(|| command(&facts.name, &on))
@@ -263,9 +301,11 @@ fn command(interface: &str, features: &[(&str, bool)]) -> String {
     format!("ethtool -K {interface} {}", words.join(" "))
 }
 
-/// One file for each interface of each namespace: names and indices are unique only within one.
+const SUFFIX: &str = ".nic.json";
+
+/// One file for each interface of each namespace. By its index, since it may have another name when it is looked for.
 fn file_of(facts: &NicFacts, directory: &Path) -> Result<PathBuf, Error> {
-    Ok(directory.join(format!("{}.{}.{}.nic.json", facts.name, facts.index, namespace()?)))
+    Ok(directory.join(format!("{}.{}{SUFFIX}", facts.index, namespace()?)))
 }
 
 /// The number of this network namespace.
@@ -279,7 +319,7 @@ fn namespace() -> Result<String, Error> {
 pub fn forget(directory: &Path, gone: impl Fn(&str) -> bool) -> usize {
     let mut forgotten = 0;
     for file in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if !file.to_string_lossy().ends_with(".nic.json") {
+        if !file.to_string_lossy().ends_with(SUFFIX) {
             continue;
         }
         let dead = read_kept(&file).is_some_and(|kept| gone(&kept.interface) && !kept.owner.is_alive());

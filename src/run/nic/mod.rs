@@ -19,10 +19,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-#[cfg(feature = "xdp")]
-pub(super) use checks::refusal;
 pub use checks::{Check, Verdict, machine_checks, nic_checks};
-pub use guard::{NicGuard, forget};
+#[cfg(feature = "xdp")]
+pub(super) use checks::{bypass, check, refusal};
+#[cfg(feature = "xdp")]
+pub(super) use guard::owner;
+pub use guard::{NicGuard, forget, left_over};
 
 /// What went wrong, in words for people: names the interface and ends with what to type.
 #[derive(Debug)]
@@ -124,6 +126,9 @@ pub struct VethPeer {
     pub name: Option<String>,
     /// Of the offloads that hide frames from the other end's XDP program, those that are on; `None` if we cannot look.
     pub offloads_on: Option<Vec<String>>,
+    /// It has NAPI, by GRO or by an XDP program in its driver, without which the kernel loses what is redirected to it;
+    /// `None` if we cannot tell.
+    pub napi: Option<bool>,
 }
 
 /// What an interface is and how it is set, at one moment.
@@ -182,6 +187,11 @@ pub fn carries(index: u32) -> bool {
     netlink::link(index).is_ok_and(|link| link.up && link.carrier)
 }
 
+/// Whether there is no interface with this index in this namespace.
+pub fn is_gone(index: u32) -> bool {
+    netlink::link(index).is_err_and(|e| e.raw_os_error() == Some(libc::ENODEV))
+}
+
 impl NicFacts {
     /// Looks an interface up by its name or an alternative name.
     ///
@@ -199,6 +209,15 @@ impl NicFacts {
         Ok(Self::from_link(link, &links))
     }
 
+    /// All interfaces of this network namespace.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn all() -> Result<Vec<Self>, Error> {
+        let links = netlink::links().map_err(when("cannot list the interfaces"))?;
+        Ok(links.iter().map(|link| Self::from_link(link, &links)).collect())
+    }
+
     /// Finds out with which MTU native mode works, where that can be tried without touching the interface: on another one
     /// of its kind.
     pub fn probe_native_mtu(&mut self) {
@@ -211,18 +230,22 @@ impl NicFacts {
         let master = link.master.and_then(|index| links.iter().find(|l| l.index == index));
         let channels = ethtool::channels(&link.name);
         let peer = link.peer.filter(|_| link.kind.as_deref() == Some("veth")).map(|peer| {
-            let here = links.iter().find(|l| !peer.elsewhere && l.index == peer.index);
+            let here = links.iter().find(|l| peer.elsewhere.is_none() && l.index == peer.index);
+            let there = peer.elsewhere.and_then(|namespace| netlink::link_elsewhere(peer.index, namespace).ok());
+            let program = here.or(there.as_ref()).is_some_and(|l| l.xdp.is_some_and(|(m, _)| m != XdpMode::Generic));
+            let gro = here.and_then(|l| ethtool::on_of(&l.name, &["rx-gro"]).ok()).map(|on| !on.is_empty());
             VethPeer {
                 index: peer.index,
                 name: here.map(|l| l.name.clone()),
                 offloads_on: here.and_then(|l| ethtool::on_of(&l.name, &checks::PEER_OFFLOADS).ok()),
+                napi: if program { Some(true) } else { gro },
             }
         });
         NicFacts {
             name: link.name.clone(),
             alt_names: link.alt_names.clone(),
             index: link.index,
-            address: link.address.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":"),
+            address: link.written_address(),
             ethernet: link.ethernet,
             loopback: link.loopback,
             kind: link.kind.clone(),

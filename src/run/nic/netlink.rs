@@ -42,12 +42,19 @@ pub(in crate::run) struct Link {
     pub(in crate::run) peer: Option<Peer>,
 }
 
+impl Link {
+    /// The hardware address as people write it.
+    pub(in crate::run) fn written_address(&self) -> String {
+        self.address.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+    }
+}
+
 /// The interface this one is tied to (`eth0@if7`).
 #[derive(Clone, Copy, Debug)]
 pub(in crate::run) struct Peer {
     pub(in crate::run) index: u32,
-    /// In another namespace.
-    pub(in crate::run) elsewhere: bool,
+    /// In another namespace, by this one's number for it.
+    pub(in crate::run) elsewhere: Option<i32>,
 }
 
 /// All interfaces of this namespace.
@@ -59,6 +66,14 @@ pub(in crate::run) fn links() -> io::Result<Vec<Link>> {
 pub(in crate::run) fn link(index: u32) -> io::Result<Link> {
     let mut which = LinkMessage::default();
     which.header.index = index;
+    links_by(which, 0)?.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// The interface with this index in another namespace, by this one's number for that.
+pub(super) fn link_elsewhere(index: u32, namespace: i32) -> io::Result<Link> {
+    let mut which = LinkMessage::default();
+    which.header.index = index;
+    which.attributes.push(LinkAttribute::IfNetnsId(namespace));
     links_by(which, 0)?.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
@@ -83,7 +98,7 @@ fn read_link(message: LinkMessage) -> Link {
         carrier: flags.contains(LinkFlags::LowerUp),
         ..Link::default()
     };
-    let (mut peer, mut elsewhere) = (None, false);
+    let (mut peer, mut elsewhere) = (None, None);
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
@@ -95,7 +110,7 @@ fn read_link(message: LinkMessage) -> Link {
             LinkAttribute::Promiscuity(n) => link.promiscuity = n,
             LinkAttribute::CarrierChanges(n) => link.carrier_changes = n,
             LinkAttribute::Link(index) => peer = Some(index),
-            LinkAttribute::LinkNetNsId(_) => elsewhere = true,
+            LinkAttribute::LinkNetNsId(namespace) => elsewhere = Some(namespace),
             LinkAttribute::Xdp(xdp) => link.xdp = read_xdp(&xdp),
             LinkAttribute::PropList(properties) => {
                 link.alt_names.extend(properties.into_iter().filter_map(|p| match p {
