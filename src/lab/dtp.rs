@@ -1,6 +1,6 @@
 //! Both ends of paths that listen to multi-bit ECN, live: data-transfer frames over packet sockets
 //! (`spec/mb-ecn.md` §6). What they do is in [`crate::dtp`], as in the simulator; here it gets the
-//! machine's clock and a network interface. [`load`] is what `weir load` makes of them, [`flow`] what the
+//! machine's clock and a network interface. [`load`] is what `weir load` makes of them, `flow` what the
 //! lab does.
 
 #[cfg(feature = "xdp")]
