@@ -145,6 +145,10 @@ fn what_is_over_is_swept_and_what_may_be_needed_stays() {
             let draft = fs::File::create(directory.join(draft)).expect("writable");
             draft.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("ours");
         }
+        // No process has so high a number.
+        fs::write(directory.join("9.nic.4194305.draft"), "").expect("writable");
+        let own_draft = format!("9.nic.{}.draft", std::process::id());
+        fs::write(directory.join(&own_draft), "").expect("writable");
         let left = || {
             let files = fs::read_dir(&directory).expect("made above").flatten();
             let mut names: Vec<_> = files.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
@@ -152,12 +156,12 @@ fn what_is_over_is_swept_and_what_may_be_needed_stays() {
             names
         };
         NicGuard::sweep(&directory).expect("a namespace");
-        let mut stay = [own.as_str(), "8.123.nic.json", "new.nic.draft"];
+        let mut stay = [own.as_str(), "8.123.nic.json", "new.nic.draft", own_draft.as_str()];
         stay.sort();
         assert_eq!(left(), stay);
         ip("link del n0");
         NicGuard::sweep(&directory).expect("a namespace");
-        assert_eq!(left(), ["8.123.nic.json", "new.nic.draft"]);
+        assert_eq!(left(), ["8.123.nic.json", own_draft.as_str(), "new.nic.draft"]);
         fs::remove_dir_all(&directory).expect("ours");
     });
 }

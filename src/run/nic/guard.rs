@@ -160,7 +160,7 @@ impl NicGuard {
                 let is_there = || netlink::link(kept.index).is_ok_and(|link| link.written_address() == kept.address);
                 kept.boot != boot || name.ends_with(&here) && !kept.owner.is_alive() && !is_there()
             };
-            if (name.ends_with(SUFFIX) && read_kept(&path).is_some_and(over)) || is_old_draft(&path) {
+            if (name.ends_with(SUFFIX) && read_kept(&path).is_some_and(over)) || is_abandoned_draft(&path) {
                 fs::remove_file(&path).ok();
             }
         }
@@ -267,10 +267,14 @@ fn remove(file: &Path) -> Result<(), Error> {
         .map_err(when(format_args!("cannot remove {}", file.display())))
 }
 
-/// A file that its writer has not come to rename: a draft is there for as long as one write takes.
-fn is_old_draft(path: &Path) -> bool {
+/// A file that its writer has not come to rename: it says which process that is, or else is older than any write takes.
+fn is_abandoned_draft(path: &Path) -> bool {
+    let Some(stem) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".draft")) else { return false };
+    if let Some(pid) = stem.rsplit('.').next().and_then(|word| word.parse::<u32>().ok()) {
+        return Owner::of(pid).is_err();
+    }
     let age = || fs::metadata(path).and_then(|m| m.modified()).ok()?.elapsed().ok();
-    path.extension().is_some_and(|e| e == "draft") && age().is_some_and(|age| age > LONGEST_WRITE)
+    age().is_some_and(|age| age > LONGEST_WRITE)
 }
 
 /// The process that has this NIC ready for a wire now.
@@ -357,7 +361,7 @@ impl Kept {
     fn write(&self, file: &Path, directory: &Path) -> Result<(), Error> {
         let write = || {
             fs::create_dir_all(directory)?;
-            let draft = file.with_extension("draft");
+            let draft = file.with_extension(format!("{}.draft", process::id()));
             fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
             fs::rename(&draft, file)
         };
