@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir::port::xdp::program::{Mode, OnFailure};
 use weir::qdisc::Compat;
 use weir::run::attach::WantedMode;
-use weir::run::bridge::{Bridge, Facts, Settings, WAITING, Way};
+use weir::run::bridge::{Bridge, Facts, LEAST_WAITING, Settings, WAITING, Way};
 use weir::run::left;
 use weir::run::nic::IfName;
 use weir::run::worker::Poll;
@@ -74,7 +74,7 @@ pub(crate) struct Running {
     #[arg(long, value_parser = clap::value_parser!(u32).range(64..=65_535))]
     mtu: Option<u32>,
     /// Frames that can wait in each direction
-    #[arg(long, default_value_t = WAITING as u32, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    #[arg(long, default_value_t = WAITING as u32, value_parser = clap::value_parser!(u32).range(LEAST_WAITING as i64..=4_194_304))]
     frames: u32,
     /// Which kernel's decisions
     #[arg(long, value_enum, default_value = "latest")]
@@ -137,12 +137,9 @@ enum OnFailureArg {
     Drop,
 }
 
+/// The length of a run.
 pub(crate) fn seconds(word: &str) -> Result<Duration, String> {
-    let number: f64 = word.strip_suffix('s').unwrap_or(word).parse().map_err(|_| "a number of seconds".to_string())?;
-    if !(0.0..=1e9).contains(&number) {
-        return Err("between 0 and 1000000000 seconds".to_string());
-    }
-    Ok(Duration::from_secs_f64(number))
+    super::seconds(word, 1_000_000_000)
 }
 
 /// Runs `weir bridge`.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weir::run::DIRECTORY;
 use weir::run::control::{Info, Request, ask, choose, names};
+use weir::sys::namespace::network;
 
 use super::{Failure, read_spec};
 
@@ -120,8 +121,8 @@ fn show(i: &Info) -> String {
 fn elsewhere(pid: u32) -> Option<String> {
     let number = |path: &Path| std::fs::metadata(path).map(|m| m.ino()).ok();
     let there = PathBuf::from(format!("/proc/{pid}/ns/net"));
-    let (here, number_there) = (number(Path::new("/proc/self/ns/net"))?, number(&there)?);
-    if here == number_there {
+    let number_there = number(&there)?;
+    if network().ok()? == number_there {
         return None;
     }
     let mut named = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();

@@ -168,8 +168,9 @@ fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &
         commands.iter().for_each(|c| eprintln!("weir: {c}"));
     }
     let noise = noise::listen().map_err(|e| e.to_string())?;
+    let too_fine = too_fine(&noise, &row);
     if first {
-        too_fine(&noise, &row).iter().for_each(|w| eprintln!("weir: warning: {w}"));
+        too_fine.iter().for_each(|w| eprintln!("weir: warning: {w}"));
     }
     interrupt.check()?;
     let run = Run::start(Order {
@@ -194,7 +195,7 @@ fn one(turn: &Turn<'_>, first: bool, args: &Args, senders: &[&str], interrupt: &
         let floor = json!({
             "echo_ns": quantiles(&noise.echo),
             "wakeup_late_ns": quantiles(&noise.late),
-            "too_fine": too_fine(&noise, &row),
+            "too_fine": too_fine,
         });
         let written = write(folder, turn, &outcome, result.about, floor, args);
         written.map_err(|e| format!("{}: {e}", folder.display()))?;

@@ -111,11 +111,7 @@ struct Ping {
 }
 
 pub(super) fn seconds(word: &str) -> Result<Duration, String> {
-    let number: f64 = word.strip_suffix('s').unwrap_or(word).parse().map_err(|_| "a number of seconds".to_string())?;
-    if !(0.0..=86_400.0).contains(&number) {
-        return Err("between 0 and 86400 seconds".to_string());
-    }
-    Ok(Duration::from_secs_f64(number))
+    super::seconds(word, 86_400)
 }
 
 /// What `send -j` prints.

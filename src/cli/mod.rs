@@ -29,6 +29,7 @@ mod trace;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -134,6 +135,15 @@ pub(crate) fn read_spec(line: &str) -> Result<Spec, Failure> {
         eprintln!("weir: warning: {warning}");
     }
     Ok(parsed.spec)
+}
+
+/// Reads a number of seconds, up to `most`; the unit may stand behind it.
+pub(crate) fn seconds(word: &str, most: u32) -> Result<Duration, String> {
+    let number: f64 = word.strip_suffix('s').unwrap_or(word).parse().map_err(|_| "a number of seconds".to_string())?;
+    if !(0.0..=f64::from(most)).contains(&number) {
+        return Err(format!("between 0 and {most} seconds"));
+    }
+    Ok(Duration::from_secs_f64(number))
 }
 
 /// Refuses to write over what is being read.

@@ -28,7 +28,9 @@ use super::Failure;
 /// A line for people. Where nobody can read it, it is left out: that is no reason to end.
 macro_rules! say {
     ($($words:tt)*) => {
-        let _ = writeln!(std::io::stderr(), $($words)*);
+        {
+            let _ = writeln!(std::io::stderr(), $($words)*);
+        }
     };
 }
 
@@ -243,12 +245,8 @@ impl Session {
         let lines = log.end(&self.bridge).map(|written| written.lines()).map_err(|e| e.to_string());
         self.progress.clear();
         match &lines {
-            Ok(lines) => lines.iter().for_each(|line| {
-                say!("weir: {line}");
-            }),
-            Err(e) => {
-                say!("weir: log: {e}");
-            }
+            Ok(lines) => lines.iter().for_each(|line| say!("weir: {line}")),
+            Err(e) => say!("weir: log: {e}"),
         }
         self.logged_lines = Some(lines);
     }
@@ -336,9 +334,7 @@ impl Session {
         }
         if let Some(hist) = hist {
             let files = hist.end(&reports).map_err(|e| format!("histograms: {e}"))?;
-            files.iter().for_each(|f| {
-                say!("weir: wrote {}", f.display());
-            });
+            files.iter().for_each(|f| say!("weir: wrote {}", f.display()));
         }
         Ok(())
     }

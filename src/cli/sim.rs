@@ -121,7 +121,7 @@ fn one(job: &Job<'_>, args: &Args) -> Result<Done, String> {
         simulation.trace();
     }
     let dump = args.stop_at.map(|ns| {
-        simulation.run_until_stopped(ns);
+        simulation.run_until(ns);
         simulation.dump()
     });
     let outcome = simulation.run(args.stop_at);

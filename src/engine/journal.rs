@@ -21,8 +21,6 @@ pub struct Arrived {
     pub number: u64,
     /// When it was enqueued, by the worker's clock: what the AQM counts from.
     pub at: Instant,
-    /// How long before that the frame met weir, ns.
-    pub waited: u64,
     /// Length with the Ethernet header, without the check sequence, bytes.
     pub len: u32,
     /// The frame's first bytes.
@@ -75,8 +73,8 @@ pub struct Notes {
 /// A journal at work.
 #[derive(Debug)]
 pub struct Journal {
-    /// The number and the moment of enqueueing of what is inside, by slot; number 0 for nobody.
-    numbers: Vec<(u64, Instant)>,
+    /// The number and the moment of enqueueing of what is inside, by slot.
+    numbers: Vec<Option<(u64, Instant)>>,
     arrived: u64,
     inside: u64,
     notes: Vec<Note>,
@@ -86,8 +84,7 @@ pub struct Journal {
 impl Journal {
     /// An empty journal for a pool of `capacity` frames, with room for `room` notes.
     pub fn new(capacity: usize, room: usize) -> Journal {
-        let numbers = vec![(0, Instant::ZERO); capacity];
-        Journal { numbers, arrived: 0, inside: 0, notes: Vec::with_capacity(room), lost: 0 }
+        Journal { numbers: vec![None; capacity], arrived: 0, inside: 0, notes: Vec::with_capacity(room), lost: 0 }
     }
 
     fn note(&mut self, note: Note) {
@@ -102,18 +99,18 @@ impl Journal {
     pub(super) fn arrived(&mut self, now: Instant, slot: Slot, packet: &Packet, frame: &[u8]) {
         self.arrived += 1;
         self.inside += 1;
-        self.numbers[slot.index()] = (self.arrived, now);
+        self.numbers[slot.index()] = Some((self.arrived, now));
         let mut bytes = [0; HEADERS];
         let kept = frame.len().min(HEADERS);
         bytes[..kept].copy_from_slice(&frame[..kept]);
-        self.note(Note::Arrived(Arrived {
-            number: self.arrived,
-            at: now,
-            waited: now.since(packet.arrived),
-            len: packet.len,
-            bytes,
-            kept: kept as u8,
-        }));
+        self.note(Note::Arrived(Arrived { number: self.arrived, at: now, len: packet.len, bytes, kept: kept as u8 }));
+    }
+
+    /// Frees a slot; its number and moment, if its packet arrived in this journal.
+    fn leave(&mut self, slot: Slot) -> Option<(u64, Instant)> {
+        let left = self.numbers[slot.index()].take();
+        self.inside -= u64::from(left.is_some());
+        left
     }
 
     /// A packet left, or was dropped.
@@ -125,13 +122,11 @@ impl Journal {
         dropped: Option<Reason>,
         seen: Observation,
     ) {
-        let (number, since) = std::mem::replace(&mut self.numbers[slot.index()], (0, Instant::ZERO));
-        let ours = number != 0;
-        self.inside -= u64::from(ours);
+        let ours = self.leave(slot);
         self.note(Note::Ended(Ended {
-            number: ours.then_some(number),
+            number: ours.map(|(number, _)| number),
             at: now,
-            sojourn: now.since(if ours { since } else { packet.arrived }),
+            sojourn: now.since(ours.map_or(packet.arrived, |(_, since)| since)),
             marks: packet.marks,
             dropped,
             len: packet.len,
@@ -142,8 +137,7 @@ impl Journal {
 
     /// A packet was refused by the sending device: a fault, counted elsewhere, and no decision.
     pub(super) fn refused(&mut self, slot: Slot) {
-        let (number, _) = std::mem::replace(&mut self.numbers[slot.index()], (0, Instant::ZERO));
-        self.inside -= u64::from(number != 0);
+        self.leave(slot);
         self.lost += 1;
     }
 

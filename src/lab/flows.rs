@@ -164,7 +164,10 @@ pub fn tasks(scenario: &Scenario, seed: u64) -> Result<Vec<Task>, Error> {
                 return refuse("app = \"web\" runs in `weir sim` only; here, app = \"request\" asks and waits");
             }
             App::Dtp(ref dtp) if dtp.packet > dtp::LONGEST => {
-                return refuse("packet: no more than 1463 bytes fit into a frame of 1514 in the lab");
+                return refuse(&format!(
+                    "packet: no more than {} bytes fit into a frame of 1514 in the lab",
+                    dtp::LONGEST
+                ));
             }
             App::Constant { packet, .. } | App::OnOff { packet, .. } if (packet as usize) < udp_flow::STAMP => {
                 return refuse("packet: the lab's datagrams carry number and time, 16 bytes");

@@ -15,6 +15,9 @@ use std::net::IpAddr;
 
 use super::Error;
 use super::space::Space;
+use crate::port::xdp::ect1;
+use crate::port::xdp::program::pass_everything;
+use crate::run::nic::{self, NicFacts, mac_words};
 use crate::scenario::{Host, Scenario, Side};
 
 /// A router's interface toward the clients, INSIDE.
@@ -49,8 +52,7 @@ impl Topology {
     /// Not root, or no `ip` and `ethtool`.
     pub fn build(scenario: &Scenario, routers: usize) -> Result<Topology, Error> {
         // Of a lab that was killed, its namespaces went with it; what it kept of their interfaces has no use any more.
-        #[cfg(feature = "xdp")]
-        crate::run::nic::forget(std::path::Path::new(crate::run::DIRECTORY), |nic| [INSIDE, OUTSIDE].contains(&nic));
+        nic::forget(std::path::Path::new(crate::run::DIRECTORY), |nic| [INSIDE, OUTSIDE].contains(&nic));
         let v6 = scenario.hosts.iter().any(|h| h.address.is_ipv6());
         let make = |n: usize, v6: bool| (0..n).map(|_| quiet_space(v6)).collect::<Result<Vec<_>, _>>();
         let hosts = make(scenario.hosts.len(), v6)?;
@@ -87,19 +89,13 @@ impl Topology {
         hosts.iter().try_for_each(|space| space.wait_until_up(HOST))?;
         Ok(Topology { hosts, routers, lines, _switches: switches })
     }
-}
 
-impl Topology {
     /// From now on marked sockets of all hosts send ECT(1) where the kernel says ECT(0).
     ///
     /// # Errors
     /// The kernel does not take the program for it.
     pub fn let_hosts_say_ect1(&self) -> Result<(), Error> {
-        let attach = || {
-            let name = HOST.parse().map_err(|e| Error::new(HOST, e))?;
-            let nic = crate::run::nic::NicFacts::inspect(&name).map_err(|e| Error::new(HOST, e))?;
-            crate::port::xdp::ect1::attach(nic.index).map_err(Error::when("ECT(1), which needs kernel 6.6"))
-        };
+        let attach = || ect1::attach(index_of(HOST)?).map_err(Error::when("ECT(1), which needs kernel 6.6"));
         self.hosts.iter().try_for_each(|host| host.run(attach)?)
     }
 }
@@ -121,12 +117,8 @@ pub fn mac(host: usize) -> [u8; 6] {
     [2, 0, 0, 0, (host >> 8) as u8, host as u8]
 }
 
-fn mac_words(host: usize) -> String {
-    mac(host).map(|b| format!("{b:02x}")).join(":")
-}
-
 fn join(a: &End<'_>, b: &End<'_>, host: Option<usize>) -> Result<(), Error> {
-    let address = host.map(|h| format!(" address {}", mac_words(h))).unwrap_or_default();
+    let address = host.map(|h| format!(" address {}", mac_words(&mac(h)))).unwrap_or_default();
     let (name, peer, there) = (&a.1, &b.1, b.0.thread());
     a.0.ip(&format!("link add {name}{address} type veth peer name {peer} netns {there}\nlink set {name} up\n"))?;
     b.0.ip(&format!("link set {peer} up\n"))
@@ -148,7 +140,7 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
     };
     for (i, other) in hosts.iter().enumerate().filter(|(i, _)| *i != me) {
         if other.address.is_ipv4() == hosts[me].address.is_ipv4() {
-            lines += &format!("neigh add {} lladdr {} dev {HOST} nud permanent\n", other.address, mac_words(i));
+            lines += &format!("neigh add {} lladdr {} dev {HOST} nud permanent\n", other.address, mac_words(&mac(i)));
         }
     }
     space.ip(&lines)?;
@@ -176,9 +168,11 @@ fn set_up_host(space: &Space, me: usize, hosts: &[Host]) -> Result<(), Error> {
 /// It is not there, or cannot have an XDP program.
 pub fn like_a_nic(space: &Space, name: &'static str) -> Result<(), Error> {
     space.command("ethtool", &["-K", name, "gro", "off"])?;
-    space.run(move || {
-        let parsed = name.parse().map_err(|e| Error::new(name, e))?;
-        let nic = crate::run::nic::NicFacts::inspect(&parsed).map_err(|e| Error::new(name, e))?;
-        crate::port::xdp::program::pass_everything(nic.index).map_err(Error::when(format_args!("NAPI for {name}")))
-    })?
+    space.run(move || pass_everything(index_of(name)?).map_err(Error::when(format_args!("NAPI for {name}"))))?
+}
+
+/// The index of an interface of the calling thread's namespace.
+fn index_of(name: &str) -> Result<u32, Error> {
+    let parsed = name.parse().map_err(|e| Error::new(name, e))?;
+    Ok(NicFacts::inspect(&parsed).map_err(|e| Error::new(name, e))?.index)
 }

@@ -2,8 +2,6 @@
 
 mod limits;
 
-pub use limits::Error;
-use limits::{choose_cores, frames, mtu, queues};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,6 +10,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde_json::json;
+
+pub use self::limits::Error;
+use self::limits::{choose_cores, frames, mtu, queues};
 
 use super::attach::{self, Lock, Placed, WantedMode};
 use super::autorate::Steering;
@@ -38,6 +39,8 @@ use crate::time::{Instant, MILLISECOND};
 
 /// Frames that can wait in each direction, unless said otherwise.
 pub const WAITING: usize = 14_336;
+/// The fewest that may be asked for.
+pub const LEAST_WAITING: usize = 64;
 /// A heartbeat older than this means that we hang, in nanoseconds (decisions.md 16).
 const HEARTBEAT_STALE: u64 = 100 * MILLISECOND;
 /// How long to wait for the sockets of a predecessor to be gone from the queues.

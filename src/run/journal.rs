@@ -282,14 +282,11 @@ impl Files {
     /// What the file system says.
     pub fn end(self, about: Value) -> io::Result<Written> {
         let path = self.directory.join("log.json");
+        let tallies = self.directions.each_ref().map(|direction| direction.tally.clone());
         let mut files = Vec::new();
-        let mut tallies = Vec::new();
         for direction in self.directions {
-            files.push(direction.arrivals.end()?);
-            files.push(direction.outcomes.end()?);
-            tallies.push(direction.tally);
+            files.extend([direction.arrivals.end()?, direction.outcomes.end()?]);
         }
-        let tallies = [std::mem::take(&mut tallies[0]), std::mem::take(&mut tallies[1])];
         let mut all = about;
         for (way, tally) in Way::BOTH.into_iter().zip(&tallies) {
             all[way.name()]["sum"] = tally.json();

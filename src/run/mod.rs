@@ -19,6 +19,7 @@ pub mod hist;
 pub mod ingress;
 #[cfg(feature = "xdp")]
 pub mod journal;
+mod kept;
 #[cfg(feature = "xdp")]
 pub mod left;
 #[cfg(feature = "xdp")]

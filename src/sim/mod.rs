@@ -104,17 +104,13 @@ pub struct Simulation {
 impl Simulation {
     /// Runs until the end, or until `stop_at` ns after the beginning.
     pub fn run(mut self, stop_at: Option<u64>) -> Outcome {
-        self.run_until_stopped(stop_at.unwrap_or(u64::MAX));
+        self.run_until(stop_at.unwrap_or(u64::MAX));
         self.finish()
     }
 
-    /// Runs until `stop_at` ns after the beginning, and no longer than the scenario lasts.
-    pub fn run_until_stopped(&mut self, stop_at: u64) {
-        self.run_until(self.end.min(ORIGIN + stop_at.min(self.end.since(ORIGIN))));
-    }
-
-    /// Runs until `end` inclusive.
-    pub fn run_until(&mut self, end: Instant) {
+    /// Runs until `stop_at` ns after the beginning, that moment included, and no longer than the scenario lasts.
+    pub fn run_until(&mut self, stop_at: u64) {
+        let end = ORIGIN + stop_at.min(self.end.since(ORIGIN));
         while let Some((now, event)) = self.events.next_until(end) {
             self.now = now;
             self.handle(event);

@@ -340,8 +340,9 @@ pub fn parse(line: &str) -> Result<Parsed, SpecError> {
         }
     }
     let spec = Spec { stages };
-    warnings.extend(spec.doubts());
-    warnings.extend(spec.short_limits(Link::default().mtu, None));
+    let full = Link::default().mtu;
+    warnings.extend(spec.doubts(full));
+    warnings.extend(spec.short_limits(full, None));
     Ok(Parsed { spec, warnings })
 }
 

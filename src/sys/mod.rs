@@ -3,7 +3,6 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(feature = "xdp")]
 pub mod namespace;
 
 use std::io;

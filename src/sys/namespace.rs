@@ -1,11 +1,7 @@
 //! Namespaces: which network we are in, and a way into the mounts everybody sees.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// The number of the calling thread's network namespace.
 ///
@@ -21,7 +17,13 @@ pub fn network() -> io::Result<u64> {
 ///
 /// # Errors
 /// If this thread is elsewhere and may not go there.
+#[cfg(feature = "xdp")]
 pub fn in_initial_mounts<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
     let Ok(initial) = File::open("/proc/1/ns/mnt") else { return Ok(f()) };
     if initial.metadata()?.ino() == std::fs::metadata("/proc/thread-self/ns/mnt")?.ino() {
         return Ok(f());

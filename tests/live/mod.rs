@@ -43,6 +43,17 @@ pub(crate) fn wait_until(why: &str, mut what: impl FnMut() -> bool) {
     assert!(found.is_ok(), "waited in vain until {why}");
 }
 
+/// The files in `/run/weir` whose names contain one of these words.
+pub(crate) fn left_in_run(words: &[&str]) -> Vec<String> {
+    let files = |dir: &str| -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return vec![] };
+        entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned()).collect()
+    };
+    let mut all = [files("/run/weir"), files("/run/weir/bpf")].concat();
+    all.retain(|file| words.iter().any(|word| file.contains(word)));
+    all
+}
+
 /// Runs a command and gives what it prints.
 pub(crate) fn run(words: &str) -> String {
     let mut parts = words.split_whitespace();
@@ -106,6 +117,16 @@ impl Ns {
     pub(crate) fn reaches(&self, whom: impl std::fmt::Display) -> bool {
         let words = format!("-c 1 -W 1 {whom}");
         self.run(move || Command::new("ping").args(words.split(' ')).output().is_ok_and(|o| o.status.success()))
+    }
+
+    /// The number of the namespace, by which files in `/run/weir` are told apart.
+    pub(crate) fn number(&self) -> String {
+        self.run(|| weir::sys::namespace::network().expect("/proc")).to_string()
+    }
+
+    /// What `ethtool -k` says of all features of an interface, without its name.
+    pub(crate) fn features(&self, nic: &str) -> Vec<String> {
+        self.sh(&format!("ethtool -k {nic}")).lines().skip(1).map(String::from).collect()
     }
 
     /// What an interface is like.

@@ -3,25 +3,7 @@
 use std::path::Path;
 
 use super::rig::Rig;
-use crate::live::{possible, wait_until};
-
-/// The number in the name of the rig's middle namespace.
-fn namespace_number(rig: &Rig) -> String {
-    let namespace = rig.r.run(|| std::fs::read_link("/proc/thread-self/ns/net").expect("/proc"));
-    namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect()
-}
-
-/// The files in `/run/weir` whose names contain one of these words.
-fn left_in_run(words: &[&str]) -> Vec<String> {
-    let files = |dir: &str| -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(dir) else { return vec![] };
-        entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned()).collect()
-    };
-    let mut all = files("/run/weir");
-    all.extend(files("/run/weir/bpf"));
-    all.retain(|file| words.iter().any(|word| file.contains(word)));
-    all
-}
+use crate::live::{left_in_run, possible, wait_until};
 
 fn unshaped(rig: &Rig) -> bool {
     rig.program_at("out").is_none() && rig.program_at("ins").is_none()
@@ -44,7 +26,7 @@ fn a_clean_end_leaves_the_interfaces_as_they_were() {
         assert!(unshaped(&rig));
         assert_eq!((rig.r.nic("out").promiscuity, rig.r.nic("ins").promiscuity), (0, 0));
         assert_eq!((rig.r.sh("ethtool -k out"), rig.r.sh("ethtool -k ins")), before);
-        assert_eq!(left_in_run(&["clean-", &namespace_number(&rig)]), [""; 0]);
+        assert_eq!(left_in_run(&["clean-", &rig.r.number()]), [""; 0]);
     }
 }
 
@@ -71,7 +53,7 @@ fn a_transfer_survives_the_death_of_weir_and_is_shaped_again_by_the_next() {
     let down = &report["directions"][0];
     assert!(down["sent"]["bytes"].as_u64() >= Some(1_000_000), "{down}");
     assert!(unshaped(&rig));
-    assert_eq!(left_in_run(&["killed", &namespace_number(&rig)]), [""; 0]);
+    assert_eq!(left_in_run(&["killed", &rig.r.number()]), [""; 0]);
 }
 
 #[test]
@@ -184,7 +166,7 @@ fn with_drop_nothing_passes_a_dead_weir_and_with_pass_the_gate_goes_with_it() {
     next.kill();
     wait_until("the gate is gone", || unshaped(&rig));
     rig.bridge("--name strict").end();
-    assert_eq!(left_in_run(&["strict", &namespace_number(&rig)]), [""; 0]);
+    assert_eq!(left_in_run(&["strict", &rig.r.number()]), [""; 0]);
 }
 
 #[test]
@@ -193,7 +175,7 @@ fn what_a_dead_weir_left_for_interfaces_that_are_gone_is_swept_by_the_next() {
         return;
     }
     let rig = Rig::new();
-    let number = namespace_number(&rig);
+    let number = rig.r.number();
     // Numbers of namespaces are given again: what others have left is not counted, nor a dead one's socket, which anybody who
     // looks for instances takes away.
     let others = left_in_run(&["swept", &number]);
@@ -222,9 +204,7 @@ fn a_dead_bridge_is_known_to_doctor_and_stop_and_undone_by_restore() {
     }
     let rig = Rig::new();
     rig.r.sh("ethtool -K out gro on rxvlan on");
-    let features =
-        |nic: &str| rig.r.sh(&format!("ethtool -k {nic}")).lines().skip(1).map(String::from).collect::<Vec<_>>();
-    let before = (features("out"), features("ins"));
+    let before = (rig.r.features("out"), rig.r.features("ins"));
     let ends = |words: &str| {
         let weir = rig.r.weir(words);
         let (code, text) = weir.wait();
@@ -242,8 +222,8 @@ fn a_dead_bridge_is_known_to_doctor_and_stop_and_undone_by_restore() {
     rig.r.sh("ip link set out name wan9");
     assert_eq!(ends("bridge wan9 ins --restore").0, 0);
     assert!(rig.program_at("wan9").is_none() && rig.program_at("ins").is_none());
-    assert_eq!((features("wan9"), features("ins")), before);
-    let mut left = left_in_run(&["undone", &namespace_number(&rig)]);
+    assert_eq!((rig.r.features("wan9"), rig.r.features("ins")), before);
+    let mut left = left_in_run(&["undone", &rig.r.number()]);
     // The lock of a dead process is nobody's; the next one sweeps it.
     left.retain(|file| !file.ends_with(".lock"));
     assert_eq!(left, [""; 0]);
@@ -265,7 +245,7 @@ fn an_interface_that_goes_ends_the_bridge_and_the_other_is_as_it_was() {
     assert!(report.contains("census_missing"), "the figures are told all the same: {report}");
     assert!(rig.program_at("ins").is_none());
     assert_eq!(rig.r.sh("ethtool -k ins"), before);
-    assert_eq!(left_in_run(&["removed", &namespace_number(&rig)]), [""; 0]);
+    assert_eq!(left_in_run(&["removed", &rig.r.number()]), [""; 0]);
 }
 
 #[test]
@@ -286,7 +266,7 @@ fn a_full_disk_under_the_report_is_told_after_an_orderly_end() {
     assert!(said.ends_with("weir: cannot write: No space left on device\n") && !said.contains("panicked"), "{said}");
     assert!(unshaped(&rig));
     assert_eq!(rig.r.sh("ethtool -k ins"), before);
-    assert_eq!(left_in_run(&["full.", &namespace_number(&rig)]), [""; 0]);
+    assert_eq!(left_in_run(&["full.", &rig.r.number()]), [""; 0]);
 }
 
 #[test]

@@ -1,23 +1,15 @@
 //! Dying, coming again, and being undone.
 
-use std::fs;
-
 use super::rig::{FAR, FAR_6, Rig};
-use crate::live::{Weir, possible, run, wait_until};
+use crate::live::{Weir, left_in_run, possible, run, wait_until};
 
 const SHAPED: &str = "--move-addresses --down \"cake bandwidth 50mbit\" --up \"cake bandwidth 50mbit\"";
 
 /// The files that belong to the host's namespace.
-fn left_in_run(rig: &Rig) -> Vec<String> {
-    let namespace = rig.host.run(|| fs::read_link("/proc/thread-self/ns/net").expect("/proc"));
-    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    let files = |dir: &str| -> Vec<String> {
-        let Ok(entries) = fs::read_dir(dir) else { return vec![] };
-        entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned()).collect()
-    };
-    let mut all = [files("/run/weir"), files("/run/weir/bpf")].concat();
+fn left_of(rig: &Rig) -> Vec<String> {
+    let mut all = left_in_run(&[&rig.host.number()]);
     // The lock of a dead process is nobody's; the next one sweeps it.
-    all.retain(|file| file.contains(&number) && !file.ends_with(".lock"));
+    all.retain(|file| !file.ends_with(".lock"));
     all
 }
 
@@ -52,7 +44,7 @@ fn transfers_through_a_router_go_on_through_moving_death_the_next_start_and_the_
     up.end();
     down.end();
     assert_eq!(rig.differs_from(&before, "wan"), [""; 0]);
-    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert_eq!(left_of(&rig), [""; 0]);
 }
 
 #[test]
@@ -62,7 +54,7 @@ fn a_weir_killed_at_any_step_is_undone_by_restore_and_by_the_next_start() {
     }
     let rig = Rig::with_much_to_move();
     let before = rig.belongings();
-    let record = || left_in_run(&rig).iter().any(|f| f.ends_with("ingress.json"));
+    let record = || left_of(&rig).iter().any(|f| f.ends_with("ingress.json"));
     let shows = |words: &str, what: &str| {
         let words = words.to_string();
         let text = rig.host.run(move || std::panic::catch_unwind(|| run(&words)).unwrap_or_default());
@@ -87,7 +79,7 @@ fn a_weir_killed_at_any_step_is_undone_by_restore_and_by_the_next_start() {
             rig.ingress(SHAPED).end();
         }
         assert_eq!(rig.differs_from(&before, "wan"), [""; 0], "killed when {why}");
-        assert_eq!(left_in_run(&rig), [""; 0], "killed when {why}");
+        assert_eq!(left_of(&rig), [""; 0], "killed when {why}");
     }
     wait_until("the far end answers", || rig.host.reaches(FAR) && rig.host.reaches(FAR_6));
 }
@@ -107,7 +99,7 @@ fn a_start_with_other_words_undoes_what_a_dead_one_left_and_begins_anew() {
     wait_until("the far end answers", || rig.host.reaches(FAR));
     other.end();
     assert_eq!(rig.differs_from(&before, "wan"), [""; 0]);
-    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert_eq!(left_of(&rig), [""; 0]);
 }
 
 #[test]
@@ -121,7 +113,7 @@ fn a_pair_that_somebody_removed_costs_nothing_that_was_moved() {
     rig.host.sh("ip link del shaped");
     rig.restore();
     assert_eq!(rig.differs_from(&before, "wan"), [""; 0]);
-    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert_eq!(left_of(&rig), [""; 0]);
 }
 
 #[test]
@@ -136,7 +128,7 @@ fn a_pair_that_is_removed_under_a_running_one_ends_it_and_all_comes_back() {
     let (code, _) = weir.wait();
     assert!(code == 1 && weir.said().contains("shaped is gone"), "{}", weir.said());
     assert_eq!(rig.differs_from(&before, "wan"), [""; 0]);
-    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert_eq!(left_of(&rig), [""; 0]);
 }
 
 #[test]
@@ -146,19 +138,17 @@ fn a_wan_that_was_renamed_after_a_death_is_undone_under_its_new_name() {
     }
     let rig = Rig::new();
     rig.host.sh("ethtool -K wan gro on");
-    let features =
-        |nic: &str| rig.host.sh(&format!("ethtool -k {nic}")).lines().skip(1).map(String::from).collect::<Vec<_>>();
-    let before = features("wan");
+    let before = rig.host.features("wan");
     rig.ingress("--move-addresses --name renamed").kill();
-    assert_ne!(features("wan"), before);
+    assert_ne!(rig.host.features("wan"), before);
     rig.host.sh("ip link set wan down");
     rig.host.sh("ip link set wan name wan9");
     rig.host.sh("ip link set wan9 up");
     let restore = rig.host.weir("ingress wan9 --restore");
     assert_eq!(restore.wait().0, 0, "{}", restore.said());
-    assert_eq!(features("wan9"), before);
+    assert_eq!(rig.host.features("wan9"), before);
     assert!(rig.host.sh("ip addr show dev wan9").contains("10.78.0.2/24"));
-    assert_eq!(left_in_run(&rig), [""; 0]);
+    assert_eq!(left_of(&rig), [""; 0]);
     assert!(!std::path::Path::new("/run/weir/renamed.sock").exists());
 }
 

@@ -12,7 +12,7 @@ use crate::lab::Error;
 use crate::mark::mb_ecn::code;
 use crate::mark::mb_ecn::endpoint::jain;
 use crate::rng::Random;
-use crate::run::nic::IfName;
+use crate::run::nic::{IfName, mac_words};
 use crate::time::SECOND;
 
 /// The machine's clock, for so long.
@@ -243,7 +243,7 @@ fn summary(count: &Count) -> Received {
     for ((mac, eid), flow) in &count.flows {
         let goodput = (flow.bytes - flow.skip) as f64 * 8e9 / (flow.last - flow.first).max(1) as f64;
         *sources.entry(*mac).or_default() += goodput;
-        let source = mac.map(|b| format!("{b:02x}")).join(":");
+        let source = mac_words(mac);
         out.push(Arrived { source, flow: (*eid as u32).saturating_sub(64), bytes: flow.bytes, goodput });
     }
     let sources: Vec<f64> = sources.into_values().collect();

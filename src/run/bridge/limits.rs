@@ -2,15 +2,12 @@
 
 use std::fmt;
 
-use super::Settings;
+use super::{LEAST_WAITING, Settings};
 use crate::port::xdp::program::MAX_QUEUES;
 use crate::port::xdp::{OpenError, Settings as PortSettings};
 use crate::run::attach::Refused;
 use crate::run::nic::{self, NicFacts};
 use crate::run::worker::cores;
-
-/// The fewest frames that `--frames` takes.
-const LEAST_WAITING: u64 = 64;
 
 /// Why a bridge cannot be.
 #[derive(Debug)]
@@ -122,7 +119,7 @@ fn frames_in(memory: u64, settings: &Settings, ports: &PortSettings) -> Result<u
         let mib = |frames: u64| (frames * chunk * 2).div_ceil(1 << 20);
         let for_delays = if delayed > 0 { format!(" and {delayed} for delays") } else { String::new() };
         let remedy = match room.saturating_sub(beside) {
-            most if most >= LEAST_WAITING => format!("--frames {most}, or less, fits"),
+            most if most >= LEAST_WAITING as u64 => format!("--frames {most}, or less, fits"),
             _ => "provide more memory".into(),
         };
         return Err(Error::Memory(format!(

@@ -1,15 +1,17 @@
 //! What has to be undone, in a file that is there before the first change and gone after the last one. Whoever finds it
 //! without its owner can undo what the owner did, wherever it was when it died.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::carried::Carried;
 use super::sysctl::Sysctls;
+use crate::run::kept::{self, boot};
 use crate::run::nic::NicFacts;
+use crate::sys::namespace::network;
 
 const FORMAT: u32 = 1;
 const SUFFIX: &str = "ingress.json";
@@ -52,7 +54,7 @@ impl Record {
         Ok(Record {
             format: FORMAT,
             boot: boot(),
-            namespace: crate::sys::namespace::network()?,
+            namespace: network()?,
             wan: wan.name.clone(),
             index: wan.index,
             address: wan.address.clone(),
@@ -66,7 +68,7 @@ impl Record {
 
     /// The record about an interface, if there is one.
     pub(super) fn find(wan: &NicFacts, directory: &Path) -> io::Result<Option<Record>> {
-        let namespace = crate::sys::namespace::network()?;
+        let namespace = network()?;
         Ok(all(directory).into_iter().find(|r| {
             (r.format, r.namespace, r.index, &r.address) == (FORMAT, namespace, wan.index, &wan.address)
                 && r.boot == boot()
@@ -76,7 +78,7 @@ impl Record {
     /// Records of this namespace whose interface is not there any more, and of any before the machine was started. Numbers are
     /// given again: with another address it is another interface.
     pub(super) fn orphans(there: &[(u32, String)], directory: &Path) -> io::Result<Vec<Record>> {
-        let namespace = crate::sys::namespace::network()?;
+        let namespace = network()?;
         let is_there = |r: &Record| there.iter().any(|(index, address)| (*index, address) == (r.index, &r.address));
         let mut found = all(directory);
         found.retain(|r| !r.is_current() || (r.namespace == namespace && !is_there(r)));
@@ -96,27 +98,14 @@ impl Record {
     /// Writes it so that after any interruption there is either the old one or the new one.
     pub(super) fn write(&self, directory: &Path) -> Result<(), String> {
         let path = self.file(directory);
-        let write = || {
-            fs::create_dir_all(directory)?;
-            let draft = path.with_extension("draft");
-            let mut file = File::create(&draft)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
-            fs::rename(&draft, &path)?;
-            File::open(directory)?.sync_all()
-        };
+        let write = || kept::replace(&path, &serde_json::to_vec(self)?);
         write().map_err(|e: io::Error| format!("cannot write {}, so nothing was changed: {e}", path.display()))
     }
 
     /// Everything is undone.
     pub(super) fn remove(&self, directory: &Path) -> Result<(), String> {
         let path = self.file(directory);
-        // Left by a death in the middle of writing it, or not there.
-        let _ = fs::remove_file(path.with_extension("draft"));
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("cannot remove {}: {e}", path.display())),
-            _ => Ok(()),
-        }
+        kept::remove(&path).map_err(|e| format!("cannot remove {}: {e}", path.display()))
     }
 }
 
@@ -124,8 +113,4 @@ fn all(directory: &Path) -> Vec<Record> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let ours = files.filter(|path| path.to_string_lossy().ends_with(SUFFIX));
     ours.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect()
-}
-
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }

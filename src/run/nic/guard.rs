@@ -13,6 +13,8 @@ use socket2::{Domain, Socket, Type};
 
 use super::checks::check;
 use super::{Error, IfName, NicFacts, ethtool, netlink, wait_for_carrier, when};
+use crate::run::kept::{self, boot};
+use crate::sys::namespace::network;
 
 /// What is switched off, and what would go wrong with it on.
 pub(super) const SWITCHED_OFF: [(&str, &str); 8] = [
@@ -31,8 +33,6 @@ const FORMAT: u32 = 1;
 const STABLE: Duration = Duration::from_millis(500);
 /// ... and is not waited for longer than this.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No write of one of our files takes longer.
-const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
 /// The original settings of a NIC, as kept in its file while they are changed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ impl NicGuard {
                 originally_on.push(feature.clone());
             }
         }
-        Kept::of(&facts, &originally_on)?.write(&file, directory)?;
+        Kept::of(&facts, &originally_on)?.write(&file)?;
         let promiscuous = match make_promiscuous(&facts) {
             Ok(socket) => socket,
             Err(e) => {
@@ -142,8 +142,7 @@ impl NicGuard {
 
     /// Whether a killed weir has left settings of this NIC to be put back.
     pub fn is_left_over(facts: &NicFacts, directory: &Path) -> bool {
-        let kept = file_of(facts, directory).ok().and_then(|file| read_kept(&file));
-        kept.is_some_and(|kept| kept.is_of(facts) && !kept.owner.is_alive())
+        of_the_dead(facts, directory).is_ok_and(|left| left.is_some())
     }
 
     /// Removes what dead owners have left of interfaces of this namespace that are gone, of any namespace before the
@@ -160,7 +159,7 @@ impl NicGuard {
                 let is_there = || netlink::link(kept.index).is_ok_and(|link| link.written_address() == kept.address);
                 kept.boot != boot || name.ends_with(&here) && !kept.owner.is_alive() && !is_there()
             };
-            if (name.ends_with(SUFFIX) && read_kept(&path).is_some_and(over)) || is_abandoned_draft(&path) {
+            if (name.ends_with(SUFFIX) && read_kept(&path).is_some_and(over)) || kept::is_abandoned_draft(&path) {
                 fs::remove_file(&path).ok();
             }
         }
@@ -181,10 +180,7 @@ impl NicGuard {
     /// # Errors
     /// The kernel refuses. The file with the original settings then stays.
     pub fn put_back_left_over(facts: &NicFacts, directory: &Path) -> Result<bool, Error> {
-        let file = file_of(facts, directory)?;
-        let Some(kept) = read_kept(&file).filter(|kept| kept.is_of(facts) && !kept.owner.is_alive()) else {
-            return Ok(false);
-        };
+        let Some((file, kept)) = of_the_dead(facts, directory)? else { return Ok(false) };
         switch_on(facts.index, &kept.features_on)?;
         remove(&file)?;
         Ok(true)
@@ -262,19 +258,7 @@ fn switch_on(index: u32, features_on: &[String]) -> Result<(), Error> {
 }
 
 fn remove(file: &Path) -> Result<(), Error> {
-    fs::remove_file(file)
-        .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
-        .map_err(when(format_args!("cannot remove {}", file.display())))
-}
-
-/// A file that its writer has not come to rename: it says which process that is, or else is older than any write takes.
-fn is_abandoned_draft(path: &Path) -> bool {
-    let Some(stem) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".draft")) else { return false };
-    if let Some(pid) = stem.rsplit('.').next().and_then(|word| word.parse::<u32>().ok()) {
-        return Owner::of(pid).is_err();
-    }
-    let age = || fs::metadata(path).and_then(|m| m.modified()).ok()?.elapsed().ok();
-    age().is_some_and(|age| age > LONGEST_WRITE)
+    kept::remove(file).map_err(when(format_args!("cannot remove {}", file.display())))
 }
 
 /// The process that has this NIC ready for a wire now.
@@ -291,9 +275,9 @@ pub(super) fn command_off(facts: &NicFacts) -> String {
 
 /// The original settings that a killed weir has left in `directory`, as the command that puts them back.
 pub fn left_over(facts: &NicFacts, directory: &Path) -> Option<String> {
-    let kept = read_kept(&file_of(facts, directory).ok()?)?;
+    let (_, kept) = of_the_dead(facts, directory).ok()??;
     let on: Vec<(&str, bool)> = kept.features_on.iter().map(|f| (f.as_str(), true)).collect();
-    (kept.is_of(facts) && !kept.owner.is_alive() && !on.is_empty()).then(|| command(&facts.name, &on))
+    (!on.is_empty()).then(|| command(&facts.name, &on))
 }
 
 fn words(features: &[(&str, bool)]) -> String {
@@ -313,9 +297,8 @@ fn file_of(facts: &NicFacts, directory: &Path) -> Result<PathBuf, Error> {
 }
 
 /// The number of this network namespace.
-fn namespace() -> Result<String, Error> {
-    let namespace = fs::read_link("/proc/thread-self/ns/net").map_err(when("cannot tell the network namespace"))?;
-    Ok(namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect())
+fn namespace() -> Result<u64, Error> {
+    network().map_err(when("cannot tell the network namespace"))
 }
 
 /// Removes what killed processes have kept of interfaces that went with them: files in `directory` of interfaces for which
@@ -332,12 +315,15 @@ pub fn forget(directory: &Path, gone: impl Fn(&str) -> bool) -> usize {
     forgotten
 }
 
-fn read_kept(file: &Path) -> Option<Kept> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+/// What a dead owner has kept of an interface, and where.
+fn of_the_dead(facts: &NicFacts, directory: &Path) -> Result<Option<(PathBuf, Kept)>, Error> {
+    let file = file_of(facts, directory)?;
+    let kept = read_kept(&file).filter(|kept| kept.is_of(facts) && !kept.owner.is_alive());
+    Ok(kept.map(|kept| (file, kept)))
 }
 
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+fn read_kept(file: &Path) -> Option<Kept> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
 impl Kept {
@@ -358,13 +344,8 @@ impl Kept {
         (self.format, self.index, &self.address, &self.boot) == (FORMAT, facts.index, &facts.address, &boot())
     }
 
-    fn write(&self, file: &Path, directory: &Path) -> Result<(), Error> {
-        let write = || {
-            fs::create_dir_all(directory)?;
-            let draft = file.with_extension(format!("{}.draft", process::id()));
-            fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
-            fs::rename(&draft, file)
-        };
+    fn write(&self, file: &Path) -> Result<(), Error> {
+        let write = || kept::replace(file, &serde_json::to_vec_pretty(self)?);
         write().map_err(when(format_args!("cannot keep the settings of {} in {}", self.interface, file.display())))
     }
 }

@@ -66,6 +66,11 @@ impl FromStr for IfName {
     }
 }
 
+/// A hardware address as people write it.
+pub fn mac_words(address: &[u8]) -> String {
+    address.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+}
+
 /// Whether the kernel takes these bytes in the name of an interface: names are also files below `/sys/class/net`.
 pub(in crate::run) fn can_be_named(word: &str) -> bool {
     !word.bytes().any(|b| b == b'/' || b.is_ascii_whitespace() || b.is_ascii_control())

@@ -45,7 +45,7 @@ pub(in crate::run) struct Link {
 impl Link {
     /// The hardware address as people write it.
     pub(in crate::run) fn written_address(&self) -> String {
-        self.address.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+        super::mac_words(&self.address)
     }
 }
 
