@@ -44,11 +44,11 @@ fn cubic_keeps_its_law_on_a_long_path() {
     assert!((1.0..1.35).contains(&(packets / law)), "{packets:.0} packets/s, law {law:.0}");
 }
 
-fn bottleneck(sender: &str, aqm: &str, extra: &str) -> Outcome {
+fn bottleneck(sender: &str, delay: &str, aqm: &str, extra: &str) -> Outcome {
     let text = format!(
         "duration = \"40s\"\nsteady-from = \"10s\"\ninterval = \"10ms\"\n\
          [[node]]\nname = \"rt\"\ndown = \"{aqm} | tbf rate 100mbit burst 3028\"\n\
-         [[node]]\nname = \"dl\"\ndelay = \"10ms\"\n[[flow]]\nname = \"f\"\nsender = \"{sender}\"\n{extra}"
+         [[node]]\nname = \"dl\"\ndelay = \"{delay}\"\n[[flow]]\nname = \"f\"\nsender = \"{sender}\"\n{extra}"
     );
     run(&text, 1)
 }
@@ -75,7 +75,7 @@ fn falls(points: &[Point], by: f64) -> Vec<(usize, f64, f64)> {
 
 #[test]
 fn reno_halves_and_climbs_a_packet_a_round_trip() {
-    let outcome = bottleneck("reno", "pfifo limit 200", "delayed-acks = false\n");
+    let outcome = bottleneck("reno", "10ms", "pfifo limit 200", "delayed-acks = false\n");
     let points = steady(&outcome);
     let falls = falls(&points, 0.7);
     assert!(falls.len() >= 2, "{falls:?}");
@@ -111,22 +111,25 @@ fn cubic_falls_to_seven_tenths_and_follows_its_curve_back() {
     }
 }
 
-/// Alizadeh and others 2010, §3.3: a lone flow marked above K packets has alpha = sqrt(2 / W).
+/// Alizadeh and others 2010, §3.3: a lone flow marked above K packets has alpha = sqrt(2 / W) if all packets of a round
+/// trip are marked alike. Trains of nine, of which the last two are marked, keep it below; Linux 6.12 has 0.0446 at 102.4
+/// packets in this experiment.
 #[test]
-fn dctcps_alpha_is_the_root_of_two_over_the_window() {
-    let outcome = bottleneck("dctcp", "codel ce_threshold 2420us", "");
+fn dctcps_alpha_is_that_of_linux_and_below_the_root_of_two_over_the_window() {
+    let outcome = bottleneck("dctcp", "5ms", "codel ce_threshold 2420us", "");
     let points = steady(&outcome);
     let mean = |f: fn(&Point) -> f64| points.iter().map(f).sum::<f64>() / points.len() as f64;
     let (alpha, window) = (mean(|p| p.inner), mean(|p| f64::from(p.cwnd)));
-    let law = (2.0 / window).sqrt();
-    assert!((alpha / law - 1.0).abs() < 0.35, "alpha {alpha:.3}, law {law:.3} at {window:.0} packets");
+    assert!((alpha / 0.0446 - 1.0).abs() < 0.2, "alpha {alpha:.4}");
+    assert!((window / 102.4 - 1.0).abs() < 0.03, "window {window:.1}");
+    assert!(alpha < (2.0 / window).sqrt());
     assert_eq!(outcome.ports[0].drops[0], 0);
-    assert!(outcome.flows[0].goodput > 0.97 * 95.6e6, "{}", outcome.flows[0].goodput);
+    assert!(outcome.flows[0].goodput > 0.99 * 95.6e6, "{}", outcome.flows[0].goodput);
 }
 
 #[test]
 fn bbr_probes_with_five_quarters_then_drains_and_keeps_the_queue_short() {
-    let outcome = bottleneck("bbr", "pfifo limit 1000", "");
+    let outcome = bottleneck("bbr", "10ms", "pfifo limit 1000", "");
     let points = steady(&outcome);
     let share = |gain: f64| points.iter().filter(|p| p.inner == gain).count() as f64 / points.len() as f64;
     assert!((0.08..0.25).contains(&share(1.25)), "{}", share(1.25));
@@ -136,7 +139,8 @@ fn bbr_probes_with_five_quarters_then_drains_and_keeps_the_queue_short() {
     assert!(outcome.flows[0].goodput > 0.93 * 95.6e6, "{}", outcome.flows[0].goodput);
 }
 
-/// The seed's figures, BBRv2 in Linux: no retransmits, 46.77…51.48 Mbit/s, RTT p50 1.334, p90 1.655, p99 1.902 ms.
+/// The seed's figures, BBRv2 in Linux: no retransmits, 46.77…51.48 Mbit/s, RTT p50 1.334, p90 1.655, p99 1.902 ms. Its
+/// receiver did not yet acknowledge a pushed full segment at once, hence more late acknowledgements than here.
 #[test]
 fn bbr2_keeps_twenty_flows_at_their_share_and_the_round_trip_near_the_step() {
     let text = "duration = \"30s\"\nsteady-from = \"10s\"\n\
@@ -146,7 +150,7 @@ fn bbr2_keeps_twenty_flows_at_their_share_and_the_round_trip_near_the_step() {
     let outcome = run(text, 1);
     assert!(outcome.flows.iter().all(|f| f.retransmissions[0] == 0));
     let rtt = outcome.rtt("f");
-    for (quantile, ms, within) in [(0.5, 1.334, 0.1), (0.9, 1.655, 0.15), (0.99, 1.902, 0.1)] {
+    for (quantile, ms, within) in [(0.5, 1.334, 0.1), (0.9, 1.655, 0.15), (0.99, 1.902, 0.2)] {
         let ours = rtt.value_at_quantile(quantile) as f64 / 1e6;
         assert!((ours / ms - 1.0).abs() < within, "{quantile}: {ours} against {ms}");
     }

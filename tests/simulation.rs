@@ -297,7 +297,9 @@ every = "100ms"
     assert!(outcome.flows.iter().all(|f| f.retransmissions[0] == 0));
     assert!((median / 1.26 - 1.0).abs() < 0.05 && (p99 / 2.556 - 1.0).abs() < 0.05, "{median} {p99}");
     assert!((outcome.goodput("flow") / 945.4e6 - 1.0).abs() < 0.02, "{}", outcome.goodput("flow"));
-    assert!(outcome.flows.iter().all(|f| (42e6..53e6).contains(&f.goodput)));
+    // Linux: 43.79 to 51.58.
+    let flows: Vec<u64> = outcome.flows.iter().map(|f| f.goodput as u64).collect();
+    assert!(flows.iter().all(|f| (39_400_000..56_700_000).contains(f)), "{flows:?}");
 }
 
 /// Datagrams sent and received at a constant rate, through a pipeline and then a wire.

@@ -117,7 +117,7 @@ fn bbr2(report: &mut Report) {
 fn dctcp(report: &mut Report) {
     report.section(
         "Twenty DCTCP flows at a threshold of 242 µs",
-        "weir sim bbr20 --param sender=dctcp, within 20 % of Linux.",
+        "weir sim bbr20 --param sender=dctcp, within 20 % of Linux. A lone segment's acknowledgement waits for the next round: about one in twenty does, so that the p95 lies before or behind the gap of a millisecond from run to run, in Linux too (at a tenth of the rate and ten times the round trip, 14.8 and 23.8 ms). Their share is held instead.",
     );
     let (_, outcome) = cases("bbr20", &[("sender", "dctcp")], 1).remove(0);
     let (least, most) = spread(&outcome);
@@ -125,9 +125,12 @@ fn dctcp(report: &mut Report) {
     report.near("goodput, Mbit/s", mbit(&outcome, "flow"), 945.4, 0.2);
     report.near("slowest flow, Mbit/s", least, 43.79, 0.2);
     report.near("fastest flow, Mbit/s", most, 51.58, 0.2);
-    for (at, p) in [(1, 50.0), (5, 90.0), (6, 95.0), (7, 99.0)] {
-        report.near(&format!("round trip p{p}, ms"), percentile(&outcome.rtt("flow"), p), DCTCP[at], 0.2);
+    let rtt = outcome.rtt("flow");
+    for (at, p) in [(1, 50.0), (5, 90.0), (7, 99.0), (8, 99.9)] {
+        report.near(&format!("round trip p{p}, ms"), percentile(&rtt, p), DCTCP[at], 0.2);
     }
+    let late = rtt.len() - rtt.count_between(0, 2_000_000);
+    report.within("round trips beyond 2 ms, share", late as f64 / rtt.len() as f64, 0.02, 0.1);
     percentiles(report, &outcome, &DCTCP, "Linux");
 }
 
@@ -185,31 +188,27 @@ const SHAPING: &[(&str, &str, &str, &str, f64)] = &[
 ];
 /// Repeats of a run whose median counts.
 const REPEATS: u64 = 3;
+/// And where 32 flows fill a FIFO at 10 Mbit/s: a thousand packets are 1.2 s of queue, and what a hole holds back when the
+/// clock stops differs much from run to run (Linux: 9.05 to 9.68 Mbit/s in eleven).
+const REPEATS_CROWDED: u64 = 15;
 
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// A thousand packets under 32 flows are 1.2 s of queue: what a hole holds back when the clock stops differs so much from
-/// run to run that Linux's own lie this far apart (six with the lab's load, five with another's), Mbit/s.
-const FIFO_CROWDED: (f64, f64) = (9.05, 9.68);
-
 fn shaping(report: &mut Report) {
     report.section(
         "How exactly a rate is kept",
-        "weir sim shaping, median of three seeds: goodput within 1 % of Linux; where 32 flows fill a FIFO at 10 Mbit/s, within what Linux's own runs span.",
+        "weir sim shaping, median of three seeds, of fifteen where 32 flows fill a FIFO at 10 Mbit/s: goodput within 1 % of Linux.",
     );
     for (qdisc, rate, flows, seconds, theirs) in SHAPING {
         let params = [("qdisc", *qdisc), ("rate", *rate), ("flows", *flows), ("seconds", *seconds)];
-        let ours = (1..=REPEATS).map(|seed| mbit(&cases("shaping", &params, seed)[0].1, "down")).collect();
+        let crowded = (*qdisc, *rate, *flows) == (FIFO, "10mbit", "32");
+        let repeats = if crowded { REPEATS_CROWDED } else { REPEATS };
+        let ours = (1..=repeats).map(|seed| mbit(&cases("shaping", &params, seed)[0].1, "down")).collect();
         let stage = qdisc.split(' ').next().unwrap_or_default();
-        let what = format!("{stage} at {rate}, flows {flows}: Mbit/s");
-        if (*qdisc, *rate, *flows) == (FIFO, "10mbit", "32") {
-            report.within(&what, middle(ours), FIFO_CROWDED.0, FIFO_CROWDED.1);
-        } else {
-            report.near(&what, middle(ours), *theirs, 0.01);
-        }
+        report.near(&format!("{stage} at {rate}, flows {flows}: Mbit/s"), middle(ours), *theirs, 0.01);
     }
 }
 
@@ -242,6 +241,7 @@ fn rto(report: &mut Report) {
     for (timer, patience, low, high) in [
         ("rfc6298", "24s", 294.0, 300.0),
         ("rfc6298", "100s", 300.0, 300.0),
+        ("jacobson", "24s", 290.0, 300.0),
         ("rfc793", "24s", 0.0, 60.0),
         ("rfc793", "100s", 290.0, 300.0),
     ] {

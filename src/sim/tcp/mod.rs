@@ -24,12 +24,8 @@ use sender::{Heard, Options, Piece, Sender};
 pub const WINDOW_SCALE: u8 = 10;
 /// Data in a full segment: 1500 less IPv4, TCP and timestamps.
 pub const MSS: u32 = 1448;
-/// Full segments of a bulk transfer from one pushed to the next, as a blocking writer leaves them with the least buffer
-/// that Linux gives a socket: measured, one in fifteen.
-const WRITE: u64 = 15;
-/// Windows below this many packets end writes so; in a larger one the next segment follows and asks for the
-/// acknowledgement itself, and the buffer, hence the write, grows with the window.
-const WRITE_WINDOW: u32 = control::INITIAL_WINDOW;
+/// Bytes of headers of a full segment's frame, which a pace counts too.
+pub const HEADERS: u32 = 66;
 /// A lost SYN is sent again after so long, ns (RFC 6298 §2.1), then twice as long.
 const SYN_TIMEOUT: u64 = SECOND;
 /// SYNs sent in vain before giving up.
@@ -128,7 +124,7 @@ impl Endpoint {
         let options = Options { mss: config.mss, modern, restart_after_idle: true };
         Endpoint {
             tx: Sender::new(options, control, Rtt::new(config.estimator)),
-            rx: Receiver::new(config.mss, Echo::Off, config.delayed_acks),
+            rx: Receiver::new(config.mss, config.receive_window, Echo::Off, config.delayed_acks),
             config,
             phase: Phase::Listening,
             initial,
@@ -317,7 +313,12 @@ impl Endpoint {
         }
         let cwr = said.flags & flag::CWR != 0;
         let span = (from, from + u64::from(said.len));
-        let own = Own { timeout: self.tx.rtt.timeout(), rtt: self.tx.rtt.smoothed() };
+        let echoed = said.stamp.1;
+        let own = Own {
+            timeout: self.tx.rtt.timeout(),
+            rtt: self.tx.rtt.smoothed(),
+            answered: (echoed != 0).then(|| u64::from(sender::stamp(now).wrapping_sub(echoed)).max(1) * MILLISECOND),
+        };
         let reply = self.rx.data(now, span, said.stamp.0, field, cwr, own);
         // Who has read all that was written at once, and has nothing of its own under way, says so without delay.
         let read = said.flags & flag::PSH != 0 && self.tx.una == self.tx.nxt;
@@ -408,7 +409,6 @@ impl Endpoint {
     fn acknowledgement(&mut self, now: Instant, edge: u64, ece: bool, blocks: &[receiver::Span]) -> Said {
         let base = self.peer_initial.wrapping_add(1);
         let wire = |n: u64| base.wrapping_add(n as u32);
-        let room = self.config.receive_window.saturating_sub(self.rx.waiting());
         let echo = match self.rx.echo() {
             Echo::Accurate => {
                 let count = (self.rx.marks() + 5) as u16;
@@ -420,7 +420,7 @@ impl Endpoint {
             flags: flag::ACK | echo,
             seq: self.initial.wrapping_add(1).wrapping_add(self.tx.nxt as u32),
             ack: wire(edge),
-            window: (room >> WINDOW_SCALE).min(0xFFFF) as u16,
+            window: (self.rx.window() >> WINDOW_SCALE).min(0xFFFF) as u16,
             ds: self.ds(false),
             stamp: (sender::stamp(now), self.rx.stamp),
             blocks: blocks.len() as u8,
@@ -440,11 +440,7 @@ impl Endpoint {
     fn data_segment(&mut self, now: Instant, piece: Piece) -> Said {
         let said = self.plain_acknowledgement(now);
         let cwr = u16::from(piece.cwr && self.rx.echo() == Echo::Classic) * flag::CWR;
-        let modern = self.config.control != Kind::Fixed;
-        let write = u64::from(self.config.mss) * WRITE;
-        let small = self.tx.window.cwnd < WRITE_WINDOW;
-        let push =
-            u16::from(modern && (small && piece.span.1 % write == 0 || piece.span.1 == self.tx.written)) * flag::PSH;
+        let push = u16::from(piece.push) * flag::PSH;
         Said {
             flags: said.flags | cwr | push,
             seq: self.initial.wrapping_add(1).wrapping_add(piece.span.0 as u32),

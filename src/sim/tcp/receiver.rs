@@ -1,8 +1,11 @@
 //! The receiving half: what has come, when to acknowledge, what to echo.
 
+mod space;
+
 use super::ticks;
 use crate::mark::ecn;
 use crate::time::{Instant, MILLISECOND};
+use space::Space;
 
 /// How congestion marks are told to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct Own {
     pub timeout: u64,
     /// Its smoothed round trip; zero before the first.
     pub rtt: u64,
+    /// Since the sending of what the segment answers; `None` if it answers nothing.
+    pub answered: Option<u64>,
 }
 
 /// The receiving half at work.
@@ -65,6 +70,7 @@ pub struct Receiver {
     last_data: Option<Instant>,
     /// When the delayed acknowledgement is due.
     pub due: Instant,
+    space: Space,
     mss: u64,
     delayed: bool,
     /// Timestamp to echo.
@@ -74,8 +80,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Nothing has come; segments carry up to `mss` bytes; `delayed` acknowledgements or one each.
-    pub fn new(mss: u32, echo: Echo, delayed: bool) -> Self {
+    /// Nothing has come; segments carry up to `mss` bytes; the window opens to `most` bytes; `delayed` acknowledgements or
+    /// one each.
+    pub fn new(mss: u32, most: u64, echo: Echo, delayed: bool) -> Self {
         Receiver {
             next: 0,
             spans: Vec::new(),
@@ -88,6 +95,7 @@ impl Receiver {
             gap: DELAY,
             last_data: None,
             due: Instant::NEVER,
+            space: Space::new(mss.into(), most),
             mss: mss.into(),
             delayed,
             stamp: 0,
@@ -105,8 +113,13 @@ impl Receiver {
         self.echo = echo;
     }
 
+    /// Bytes that may come.
+    pub fn window(&self) -> u64 {
+        self.space.window(self.waiting())
+    }
+
     /// Bytes that wait for a gap to close.
-    pub fn waiting(&self) -> u64 {
+    fn waiting(&self) -> u64 {
         self.spans.iter().map(|(a, b)| b - a).sum()
     }
 
@@ -151,7 +164,11 @@ impl Receiver {
         if from <= self.next && self.next < to {
             self.pace(now, own.timeout);
         }
+        if self.space.came(to - from, own.answered, self.waiting()) {
+            self.quick = self.quick.max(1);
+        }
         let urgent = self.place(from, to, stamp);
+        self.space.read(now, self.next);
         if urgent || !self.spans.is_empty() || self.quick > 0 || !self.delayed || self.next - self.acked > self.mss {
             return Reply::Now;
         }
@@ -253,13 +270,13 @@ mod tests {
     use super::*;
 
     fn receiver(echo: Echo) -> Receiver {
-        let mut r = Receiver::new(1000, echo, true);
+        let mut r = Receiver::new(1000, 0, echo, true);
         r.quick = 0;
         r
     }
 
     fn take(r: &mut Receiver, n: u64, ecn: u8) -> Reply {
-        let own = Own { timeout: 1000 * MILLISECOND, rtt: 0 };
+        let own = Own { timeout: 1000 * MILLISECOND, ..Own::default() };
         let reply = r.data(Instant::ZERO, (n * 1000, (n + 1) * 1000), n as u32, ecn, false, own);
         if reply == Reply::Now {
             r.acknowledge(&mut [(0, 0); 4], 3);

@@ -11,7 +11,8 @@ pub enum Estimator {
         /// Least value of the variance term, ns.
         floor: u64,
     },
-    /// The same sums without Karn's rule and without a floor but the clock's 1 ms: the seed's repair.
+    /// The same sums without Karn's rule, each sample from the last sending, and without a floor but the clock's 1 ms:
+    /// the seed's repair.
     Jacobson1988,
     /// The smoothed average of RFC 793 §3.7 with ALPHA 0.8 and BETA 2, fed by every acknowledgement
     /// from the first transmission on, clamped as the seed's stack does.
@@ -48,9 +49,15 @@ impl Rtt {
         Rtt { estimator, srtt: 0, var: 0, timeout: INITIAL, backoff: 0, min: u64::MAX, min_at: 0 }
     }
 
-    /// Whether samples of retransmitted segments count.
-    pub fn without_karn(&self) -> bool {
-        !matches!(self.estimator, Estimator::Rfc6298 { .. })
+    /// What a stack without Karn's rule takes for the round trip of a segment sent `first` and `last` so many ns ago;
+    /// `None` if it has the rule. The seed's stack with RFC 793 counts from the first sending; its repair starts its one
+    /// clock again with each.
+    pub fn without_karn(&self, first: Option<u64>, last: Option<u64>) -> Option<Option<u64>> {
+        match self.estimator {
+            Estimator::Rfc6298 { .. } => None,
+            Estimator::Rfc793 => Some(first),
+            Estimator::Jacobson1988 => Some(last),
+        }
     }
 
     /// A round trip of `rtt` ns, measured at `now` ns.
@@ -163,5 +170,13 @@ mod tests {
         assert_eq!(rtt.timeout(), RFC793_MAX);
         rtt.sample(0, 1000 * MS);
         assert_eq!(rtt.timeout(), 16_400 * MS);
+    }
+
+    #[test]
+    fn without_karns_rule_the_seeds_stack_times_from_the_first_sending_and_its_repair_from_the_last() {
+        let (first, last) = (Some(9000 * MS), Some(1000 * MS));
+        assert_eq!(Rtt::new(Estimator::Rfc793).without_karn(first, last), Some(first));
+        assert_eq!(Rtt::new(Estimator::Jacobson1988).without_karn(first, last), Some(last));
+        assert_eq!(Rtt::new(Estimator::Rfc6298 { floor: 0 }).without_karn(first, last), None);
     }
 }

@@ -54,6 +54,8 @@ pub struct Change {
     pub rtt_selective: Option<u64>,
     /// Time since the first sending of the oldest segment that the edge passed, retransmitted or not.
     pub since_first: Option<u64>,
+    /// The same since its last sending.
+    pub since_last: Option<u64>,
 }
 
 /// What an acknowledgement tells of time.
@@ -270,6 +272,7 @@ impl Scoreboard {
             let first = self.firsts.pop_front();
             change.advanced = true;
             change.since_first = change.since_first.or(first.map(|f| now.since(f)));
+            change.since_last = change.since_last.or(Some(now.since(seg.sent)));
             ambiguous |= seg.times > 1;
             if seg.lost {
                 self.lost_out -= 1;

@@ -7,8 +7,11 @@
 
 mod recovery;
 mod timers;
+mod train;
 
-use super::control::{Ack, Control, State, Window};
+pub use train::Bounds;
+
+use super::control::{Ack, Control, State, Totals, Window};
 use super::rate::Sampler;
 use super::rtt::Rtt;
 use super::scoreboard::{Echoed, Scoreboard};
@@ -42,6 +45,8 @@ pub struct Piece {
     pub again: bool,
     /// Whether it should carry CWR.
     pub cwr: bool,
+    /// Whether it should carry PSH.
+    pub push: bool,
 }
 
 /// What the timer was set for.
@@ -101,6 +106,7 @@ pub struct Sender {
     probe_until: Option<(u64, bool)>,
     reordering: Instant,
     next_paced: Instant,
+    train: train::Train,
     cwr_due: bool,
     limited: bool,
     limited_until: u64,
@@ -159,6 +165,7 @@ impl Sender {
             probe_until: None,
             reordering: Instant::NEVER,
             next_paced: Instant::ZERO,
+            train: train::Train::default(),
             cwr_due: false,
             limited: false,
             limited_until: 0,
@@ -198,10 +205,17 @@ impl Sender {
     /// covered.
     pub fn on_ack(&mut self, now: Instant, heard: &Heard<'_>) -> Option<u64> {
         self.now = now;
+        self.train.waits = false;
         self.room = self.room.max(heard.room);
         if heard.ack < self.una || heard.ack > self.nxt {
             return None;
         }
+        self.control.on_arrival(&Totals {
+            una: heard.ack,
+            nxt: self.nxt,
+            delivered: self.sampler.delivered,
+            marked: self.sampler.delivered_ce,
+        });
         let prior_in_flight = self.board.in_flight();
         let min_rtt = if self.rtt.min() == u64::MAX { 0 } else { self.rtt.min() };
         let echoed = Echoed { now, stamp: heard.stamp, min_rtt };
@@ -216,9 +230,9 @@ impl Sender {
             // RFC 7323 §4.1, on a clock of milliseconds.
             sample = Some(u64::from(stamp(now).wrapping_sub(heard.stamp)).max(1) * MILLISECOND);
         }
-        if self.rtt.without_karn() {
+        if let Some(small) = self.rtt.without_karn(change.since_first, change.since_last) {
             // Small stacks time one segment a round trip.
-            sample = change.since_first.filter(|_| self.una > self.timed_until);
+            sample = small.filter(|_| self.una > self.timed_until);
             if sample.is_some() {
                 self.timed_until = self.nxt;
             }
@@ -299,46 +313,42 @@ impl Sender {
             self.note_usage(false);
             return None;
         }
-        if self.window.pacing.is_some() && now < self.next_paced {
+        let aboard = self.is_aboard(now);
+        if self.window.pacing.is_some() && now < self.next_paced && !aboard {
             return None;
         }
         let snapshot = self.sampler.snapshot(now, self.board.packets_out());
         let piece = match self.board.resend_lost(now, snapshot) {
             Some(span) => {
                 self.note_retransmission(now);
-                Piece { span, again: true, cwr: false }
+                self.pace(now, span.1 - span.0, 1);
+                Piece { span, again: true, cwr: false, push: false }
             }
             None => {
                 let span = fresh?;
                 self.idle_restart(now);
+                if !aboard && !self.begin_train(now, pipe) {
+                    return None;
+                }
                 self.board.sent(now, span.0, span.1, snapshot);
                 self.nxt = span.1;
-                Piece { span, again: false, cwr: std::mem::take(&mut self.cwr_due) }
+                let push = self.leave() || (self.options.modern && span.1 == self.written);
+                Piece { span, again: false, cwr: std::mem::take(&mut self.cwr_due), push }
             }
         };
         if matches!(self.state, State::Cwr | State::Recovery) {
             self.prr_out += 1;
         }
-        self.after_sending(now, piece);
+        self.last_sent = now;
+        if !piece.again || self.timer == Timer::Off {
+            self.set_timer(now);
+        }
         Some(piece)
     }
 
     fn fresh(&self) -> Option<(u64, u64)> {
         let end = (self.nxt + u64::from(self.options.mss)).min(self.written);
         (end > self.nxt && end <= self.room).then_some((self.nxt, end))
-    }
-
-    fn after_sending(&mut self, now: Instant, piece: Piece) {
-        self.last_sent = now;
-        if let Some(rate) = self.window.pacing {
-            let bytes = piece.span.1 - piece.span.0 + 66;
-            let gap = (bytes as f64 * 1e9 / rate.max(1.0)) as u64;
-            // A pause is not saved up.
-            self.next_paced = self.next_paced.max(now) + gap;
-        }
-        if !piece.again || self.timer == Timer::Off {
-            self.set_timer(now);
-        }
     }
 
     /// A round trip's largest use of the window decides whether it limits.

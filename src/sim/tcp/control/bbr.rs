@@ -3,8 +3,9 @@
 //! but for a round of conservation.
 
 use super::filter::MaxFilter;
-use super::{Ack, Cause, Control, INITIAL_WINDOW, State, Window};
+use super::{Ack, Bounds, Cause, Control, INITIAL_WINDOW, State, Window};
 use crate::rng::Random;
+use crate::sim::tcp::HEADERS;
 use crate::time::{Instant, MILLISECOND, SECOND};
 
 /// 2/ln 2: doubles the rate each round (§4.3.2.1).
@@ -27,10 +28,13 @@ pub(super) const MARGIN: f64 = 0.99;
 pub(super) const FULL_ROUNDS: u32 = 3;
 /// See [`FULL_ROUNDS`].
 pub(super) const GROWTH: f64 = 1.25;
-/// Room for delayed acknowledgements beyond the BDP, packets.
-pub(super) const QUANTA: f64 = 3.0;
-/// Bytes of headers, which the pace counts too.
-pub(super) const HEADERS: f64 = 66.0;
+/// Room beyond the BDP, so that the ends are busy: so many sendings (§4.2.3.2).
+const QUANTA: u32 = 3;
+
+/// Packets of a sending at most (Linux).
+const LARGEST_QUANTUM: u32 = 127;
+/// Packets more while probing, so that even a path of a few packets is probed (Linux).
+const UP_ROOM: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -63,7 +67,7 @@ pub(super) struct Bbr {
 impl Bbr {
     pub(super) fn new(mss: u32, seed: u64) -> Self {
         Bbr {
-            mss: f64::from(mss) + HEADERS,
+            mss: f64::from(mss + HEADERS),
             mode: Mode::Startup,
             bandwidth: MaxFilter::new(BANDWIDTH_WINDOW),
             round: 0,
@@ -84,12 +88,20 @@ impl Bbr {
     }
 
     /// Packets that fill the path `gain` times.
-    fn target(&self, gain: f64) -> u32 {
+    fn target(&self, window: &Window, gain: f64) -> u32 {
         if self.min_rtt == u64::MAX {
             return INITIAL_WINDOW;
         }
         let bdp = self.bandwidth.get() * self.min_rtt as f64 / 1e9;
-        ((gain * bdp + QUANTA).ceil() as u32).max(SMALLEST)
+        let room = if self.mode == Mode::ProbeBandwidth && self.phase == 0 { UP_ROOM } else { 0 };
+        let packets = (gain * bdp).ceil() as u32 + QUANTA * self.quantum(window);
+        (packets.next_multiple_of(2) + room).max(SMALLEST)
+    }
+
+    /// Packets of one sending (§4.2.2): what the pace carries in a millisecond, in Linux' binary one.
+    fn quantum(&self, window: &Window) -> u32 {
+        let worth = window.pacing.unwrap_or(0.0) / (1024.0 * self.mss);
+        (worth as u32).clamp(trains(window).least, LARGEST_QUANTUM)
     }
 
     fn gains(&self) -> (f64, f64) {
@@ -134,11 +146,11 @@ impl Bbr {
         self.phase_at = now;
     }
 
-    fn advance_cycle(&mut self, ack: &Ack) {
+    fn advance_cycle(&mut self, window: &Window, ack: &Ack) {
         let passed = ack.now.since(self.phase_at) > self.min_rtt;
         let due = match CYCLE[self.phase] {
-            g if g > 1.0 => passed && (ack.lost > 0 || ack.prior_in_flight >= self.target(g)),
-            g if g < 1.0 => passed || ack.prior_in_flight <= self.target(1.0),
+            g if g > 1.0 => passed && (ack.lost > 0 || ack.prior_in_flight >= self.target(window, g)),
+            g if g < 1.0 => passed || ack.prior_in_flight <= self.target(window, 1.0),
             _ => passed,
         };
         if due {
@@ -189,7 +201,7 @@ impl Bbr {
             }
             self.conserve_until = None;
         }
-        let target = self.target(gain);
+        let target = self.target(window, gain);
         if self.full_pipe {
             window.cwnd = (window.cwnd + ack.delivered).min(target);
         } else if window.cwnd < target || ack.total_delivered < u64::from(INITIAL_WINDOW) {
@@ -202,6 +214,15 @@ impl Bbr {
     }
 }
 
+/// Below this pace, bytes a second, segments leave one by one.
+const ONE_BY_ONE: f64 = 1.2e6 / 8.0;
+
+/// Trains of a paced model (Linux).
+pub(super) fn trains(window: &Window) -> Bounds {
+    let slow = window.pacing.is_some_and(|pace| pace < ONE_BY_ONE);
+    Bounds { least: if slow { 1 } else { 2 }, ..Bounds::default() }
+}
+
 impl Control for Bbr {
     fn is_model(&self) -> bool {
         true
@@ -210,13 +231,13 @@ impl Control for Bbr {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         let new_round = self.learn(ack);
         if self.mode == Mode::ProbeBandwidth {
-            self.advance_cycle(ack);
+            self.advance_cycle(window, ack);
         }
         self.check_full_pipe(ack, new_round);
         if self.mode == Mode::Startup && self.full_pipe {
             self.mode = Mode::Drain;
         }
-        if self.mode == Mode::Drain && ack.in_flight <= self.target(1.0) {
+        if self.mode == Mode::Drain && ack.in_flight <= self.target(window, 1.0) {
             self.begin_cycle(ack.now);
         }
         self.probe_rtt(window, ack);
@@ -255,6 +276,10 @@ impl Control for Bbr {
             }
             _ => {}
         }
+    }
+
+    fn train(&self, window: &Window) -> Bounds {
+        trains(window)
     }
 
     fn inner(&self) -> f64 {

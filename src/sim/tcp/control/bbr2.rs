@@ -2,9 +2,10 @@
 //! (draft-cardwell-iccrg-bbr-congestion-control-02; the response to marks as presented with it at
 //! IETF 104: DCTCP's average of the fraction marked, a third of it taken off the short-term bound).
 
-use super::bbr::{FULL_ROUNDS, GROWTH, HEADERS, HIGH_GAIN, MARGIN, SMALLEST};
-use super::{Ack, Cause, Control, INITIAL_WINDOW, State, Window};
+use super::bbr::{FULL_ROUNDS, GROWTH, HIGH_GAIN, MARGIN, SMALLEST};
+use super::{Ack, Bounds, Cause, Control, INITIAL_WINDOW, State, Window};
 use crate::rng::Random;
+use crate::sim::tcp::HEADERS;
 use crate::sim::tcp::receiver::Echo;
 use crate::time::{Instant, MILLISECOND, SECOND};
 
@@ -107,7 +108,7 @@ pub(super) struct Bbr2 {
 impl Bbr2 {
     pub(super) fn new(mss: u32, seed: u64) -> Self {
         Bbr2 {
-            mss: f64::from(mss) + HEADERS,
+            mss: f64::from(mss + HEADERS),
             mode: Mode::Startup,
             mode_at: Instant::ZERO,
             bandwidth: [0.0; 2],
@@ -489,6 +490,10 @@ impl Control for Bbr2 {
             window.cwnd = window.cwnd.max(self.prior_cwnd);
             self.prior_cwnd = 0;
         }
+    }
+
+    fn train(&self, window: &Window) -> Bounds {
+        super::bbr::trains(window)
     }
 
     fn inner(&self) -> f64 {

@@ -18,6 +18,7 @@ pub(in crate::sim) use reno::SMALL_MSS;
 
 use super::rate::Sample;
 use crate::sim::tcp::receiver::Echo;
+use crate::sim::tcp::sender::Bounds;
 use crate::time::Instant;
 
 /// What the sender is doing about congestion.
@@ -151,6 +152,19 @@ pub struct Ack {
     pub limited: bool,
 }
 
+/// The sums of a connection before an acknowledgement's own packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Totals {
+    /// The cumulative edge that the acknowledgement brings, bytes.
+    pub una: u64,
+    /// Next byte to be sent.
+    pub nxt: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Marked among them, by the receiver's word.
+    pub marked: u64,
+}
+
 /// A congestion control.
 pub trait Control: Send {
     /// How marks are to be told, if ECN is negotiated.
@@ -162,6 +176,9 @@ pub trait Control: Send {
     fn is_model(&self) -> bool {
         false
     }
+
+    /// Every acknowledgement, before anything is made of it.
+    fn on_arrival(&mut self, _so_far: &Totals) {}
 
     /// Every acknowledgement, before anything grows. A model control does all its work here.
     fn on_ack(&mut self, _window: &mut Window, _ack: &Ack) {}
@@ -177,6 +194,11 @@ pub trait Control: Send {
 
     /// The reduction was for nothing.
     fn undo(&mut self) {}
+
+    /// How long trains of segments may be.
+    fn train(&self, _window: &Window) -> Bounds {
+        Bounds::default()
+    }
 
     /// What it steers by, for pictures: bottleneck bandwidth in bytes/s, alpha, W_max, …
     fn inner(&self) -> f64 {

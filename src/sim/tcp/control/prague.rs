@@ -2,9 +2,10 @@
 //! DCTCP's response on ECT(1) and accurate ECN, paced, with Reno's fall on losses. Additive increase
 //! goes on while marks arrive, for the packets that were not marked.
 
-use super::{Ack, Cause, Control, State, Window};
+use super::{Ack, Bounds, Cause, Control, State, Window};
+use crate::sim::tcp::HEADERS;
 use crate::sim::tcp::receiver::Echo;
-use crate::time::Instant;
+use crate::time::{Instant, MILLISECOND};
 
 /// Weight of a round's fraction of marks.
 const G: f64 = 1.0 / 16.0;
@@ -24,15 +25,7 @@ pub(super) struct Prague {
 
 impl Prague {
     pub(super) fn new(mss: u32) -> Self {
-        Prague {
-            mss: f64::from(mss) + super::bbr::HEADERS,
-            alpha: 1.0,
-            end: 0,
-            delivered: 0,
-            marked: 0,
-            parts: 0.0,
-            seen: false,
-        }
+        Prague { mss: f64::from(mss + HEADERS), alpha: 1.0, end: 0, delivered: 0, marked: 0, parts: 0.0, seen: false }
     }
 }
 
@@ -84,6 +77,11 @@ impl Control for Prague {
         if from == State::Cwr {
             window.add(std::mem::take(&mut self.parts), 1);
         }
+    }
+
+    /// No more than a quarter of a millisecond at the pace at once (draft §2.4.5).
+    fn train(&self, _: &Window) -> Bounds {
+        Bounds { worth: MILLISECOND / 4, least: 1, longer_when_near: false }
     }
 
     fn inner(&self) -> f64 {

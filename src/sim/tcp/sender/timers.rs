@@ -41,6 +41,7 @@ impl Sender {
     /// When [`Sender::on_timer`] is to be called next.
     pub fn next_timer(&self) -> Instant {
         let paced = self.window.pacing.is_some()
+            && !self.train.waits
             && self.board.in_flight() < self.window.cwnd
             && (self.board.has_lost() || self.fresh().is_some());
         let pace = if paced { self.next_paced } else { Instant::NEVER };
@@ -85,12 +86,12 @@ impl Sender {
             Some(span) => {
                 self.board.sent(now, span.0, span.1, snapshot);
                 self.nxt = span.1;
-                Piece { span, again: false, cwr: false }
+                Piece { span, again: false, cwr: false, push: span.1 == self.written }
             }
             None => {
                 let span = self.board.resend_last(now, snapshot)?;
                 self.retransmissions += 1;
-                Piece { span, again: true, cwr: false }
+                Piece { span, again: true, cwr: false, push: span.1 == self.written }
             }
         };
         self.probe_until = Some((self.nxt, piece.again));
