@@ -5,6 +5,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use crate::scenario::{App, Tcp};
 const CHUNK: usize = 64 * 1024;
 /// What a client says when it wants bytes: as long as a short HTTP request.
 const QUESTION: usize = 80;
+/// Rate that no flow is paced at, bytes per second; only that it is not the largest number means something.
+const PACE: u32 = u32::MAX - 1;
 /// The kernel's ECN switch: who connects asks for it (1) or only takes it when asked (2).
 const ECN: &str = "/proc/sys/net/ipv4/tcp_ecn";
 
@@ -59,6 +62,8 @@ fn set_up(socket: SockRef<'_>, task: &Task) -> Result<(), Error> {
     }
     if task.ect1 {
         socket.set_mark(ect1::MARK).map_err(Error::when("cannot mark a socket"))?;
+        // A scalable sender paces: in bursts, it would be marked long before the link is full.
+        crate::sys::pace(socket.as_fd(), PACE).map_err(Error::when("cannot pace a socket"))?;
     }
     senders::set_up(socket, &options(task))
 }

@@ -90,13 +90,17 @@ impl Topology {
         Ok(Topology { hosts, routers, lines, _switches: switches })
     }
 
-    /// From now on marked sockets of all hosts send ECT(1) where the kernel says ECT(0).
+    /// From now on marked sockets of all hosts send ECT(1) where the kernel says ECT(0), and no host sends several packets
+    /// where its pacing means one.
     ///
     /// # Errors
     /// The kernel does not take the program for it.
     pub fn let_hosts_say_ect1(&self) -> Result<(), Error> {
         let attach = || ect1::attach(index_of(HOST)?).map_err(Error::when("ECT(1), which needs kernel 6.6"));
-        self.hosts.iter().try_for_each(|host| host.run(attach)?)
+        self.hosts.iter().try_for_each(|host| {
+            host.ip(&format!("link set {HOST} gso_max_segs 1\n"))?;
+            host.run(attach)?
+        })
     }
 }
 

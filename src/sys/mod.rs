@@ -23,6 +23,24 @@ pub fn tcp_info(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     if status == 0 { Ok(len as usize) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets TCP pace what this socket sends, at its own rate and at this one at most, bytes per second.
+///
+/// # Errors
+/// What the kernel says: the descriptor is no socket.
+pub fn pace(socket: BorrowedFd<'_>, most: u32) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and so open; the pointer is to one live `u32` and the length is its size.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const most).cast(),
+            mem::size_of_val(&most) as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes an interface promiscuous for as long as this packet socket is open. The kernel counts such memberships, so it
 /// ends with the process, however that ends.
 ///
