@@ -7,6 +7,7 @@
 
 mod kernel;
 mod laws;
+mod unseen;
 
 use std::process::ExitCode;
 
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     laws::all(&mut report);
     kernel::all(&mut report);
+    unseen::all(&mut report);
     report.rows_out();
     let about = format!("{} bounds, {} missed", report.checks, report.missed);
     let text = page::document("The simulator, validated", &about, &report.body);
