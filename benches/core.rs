@@ -22,9 +22,12 @@ use std::time::Instant as Wall;
 use siphasher::sip::SipHasher24;
 use weir::autorate::{Tap, tap::NOTES};
 use weir::classify::{Hashing, Headers};
+use weir::engine::journal::Journal;
+use weir::engine::{Engine, Parts};
 use weir::packet::{Packet, truesize};
 use weir::pipeline::{Link, Pipeline};
 use weir::pool::Pool;
+use weir::port::memory::{Chunks, MemoryRx, MemoryTx};
 use weir::qdisc::{Cx, Drops, NoFrames};
 use weir::rng::Random;
 use weir::spec;
@@ -206,6 +209,41 @@ fn taps(blocks: usize, steps: usize) -> [(f64, f64); 2] {
     })
 }
 
+/// What a packet costs in a whole turn of the engine, between ports in memory: without a journal, and with one that is
+/// emptied before it is full.
+fn turns(blocks: usize, steps: usize) -> [(f64, f64); 2] {
+    const FRAMES: usize = 4096;
+    const ROOM: usize = 8192;
+    let bytes = [headers_of(7, 1514), vec![0; 1514]].concat()[..1514].to_vec();
+    [false, true].map(|keeps| {
+        let mut tx = MemoryTx::new(64, 1522);
+        tx.keeps = false;
+        let mut engine = Engine::new(Parts {
+            rx: MemoryRx::new(512),
+            tx,
+            frames: Chunks::new(FRAMES, 2048),
+            capacity: FRAMES,
+            pipeline: spec::parse("cake").expect("a good specification").spec.build(Link::default()),
+            random: Random::seeded(7),
+            hashing: Hashing::Keyed([1, 2]),
+        });
+        engine.keep_journal(keeps.then(|| Journal::new(FRAMES, ROOM)));
+        let (mut now, mut n, mut spare) = (Instant::from_nanos(1 << 40), 0, Vec::with_capacity(ROOM));
+        measure(blocks, steps, || {
+            now = now + 1000;
+            n += 1;
+            engine.rx_mut().arriving.push_back((now, bytes.clone()));
+            engine.turn(now);
+            if n % (ROOM / 4) == 0 {
+                if let Some(notes) = engine.take_notes(std::mem::take(&mut spare)) {
+                    assert_eq!(notes.lost, 0);
+                    spare = notes.notes;
+                }
+            }
+        })
+    })
+}
+
 fn yardstick(blocks: usize, steps: usize) -> (f64, f64) {
     let bytes = headers_of(7, 64);
     let hasher = SipHasher24::new_with_keys(1, 2);
@@ -237,6 +275,13 @@ fn main() {
     if wanted("autorate tap") {
         for (name, (lowest, median)) in ["autorate tap, looks", "autorate tap, passes"].iter().zip(taps(blocks, steps))
         {
+            println!("{name:<52} {:>6} {:>5} {lowest:>7.1} {median:>7.1} {:>7} {:>6}", 1, 1514, "-", "-");
+        }
+    }
+
+    if wanted("engine turn, cake, journal") {
+        let [without, with] = turns(blocks, steps);
+        for (name, (lowest, median)) in [("engine turn, cake", without), ("engine turn, cake, journal", with)] {
             println!("{name:<52} {:>6} {:>5} {lowest:>7.1} {median:>7.1} {:>7} {:>6}", 1, 1514, "-", "-");
         }
     }

@@ -7,56 +7,18 @@ use weir::classify::Hashing;
 use weir::engine::journal::Journal;
 use weir::engine::{Engine, Parts};
 use weir::pipeline::Link;
-use weir::pool::{Frame, Pool, Slot};
-use weir::port::memory::{Chunks, MemoryRx};
-use weir::port::{PortCounters, Transmit};
+use weir::port::memory::{Chunks, MemoryRx, MemoryTx};
 use weir::rng::Random;
 use weir::time::{Instant, MICROSECOND, SECOND};
 use weir::wire::build;
 
 const FRAMES: usize = 4096;
 
-/// A wire that takes everything and keeps nothing.
-struct Wire(VecDeque<Slot>);
-
-impl Transmit for Wire {
-    type Frames = Chunks;
-
-    fn room(&self) -> usize {
-        64 - self.0.len()
-    }
-
-    fn send(&mut self, pool: &mut Pool, _: &mut Chunks, frame: Frame) -> bool {
-        self.0.push_back(pool.lend(frame));
-        true
-    }
-
-    fn kick(&mut self, _: Instant, _: &mut Pool) {}
-
-    fn reclaim(&mut self, _: Instant, pool: &mut Pool) -> usize {
-        let n = self.0.len();
-        while let Some(slot) = self.0.pop_front() {
-            let frame = pool.reclaim(slot.index() as u64).expect("lent");
-            pool.give(frame);
-        }
-        n
-    }
-
-    fn lent(&self) -> usize {
-        self.0.len()
-    }
-
-    fn is_up(&self) -> bool {
-        true
-    }
-
-    fn longest(&self) -> u32 {
-        1522
-    }
-
-    fn counters(&self) -> PortCounters {
-        PortCounters::default()
-    }
+/// A wire that keeps nothing.
+fn wire() -> MemoryTx {
+    let mut wire = MemoryTx::new(64, 1522);
+    wire.keeps = false;
+    wire
 }
 
 /// Frames of sixteen flows, UDP, some of them ECN-capable.
@@ -89,7 +51,7 @@ fn run(spec: &str, journal: Option<Journal>) -> (u64, u64, u64) {
     let pipeline = weir::spec::parse(spec).expect("a good specification").spec.build(Link::default());
     let mut engine = Engine::new(Parts {
         rx: MemoryRx::new(512),
-        tx: Wire(VecDeque::with_capacity(64)),
+        tx: wire(),
         frames: Chunks::new(FRAMES, 2048),
         capacity: FRAMES,
         pipeline,
