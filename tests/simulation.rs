@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
 use weir::pipeline::Link;
 use weir::scenario::file;
 use weir::scenario::result::Outcome;
@@ -49,6 +51,54 @@ fn the_same_seed_gives_the_same_bytes_whatever_the_number_of_jobs() {
         assert!(four.1[name] == *bytes, "{} differs", name.display());
     }
     assert_eq!(one.0, four.0);
+}
+
+/// Comment and DS byte of each frame in a capture.
+fn capture(path: &Path) -> Vec<(String, u8)> {
+    let mut reader = PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let mut out = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap() {
+            let comment = packet.options.iter().find_map(|option| match option {
+                EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+                _ => None,
+            });
+            out.push((comment.unwrap(), packet.data[15]));
+        }
+    }
+    out
+}
+
+#[test]
+fn the_capture_of_a_port_has_every_frame_of_its_trace_with_what_became_of_it() {
+    let folder = std::env::temp_dir().join(format!("weir-sim-pcap-{}", std::process::id()));
+    let qdisc = "qdisc=codel limit 30 ce_threshold 1ms | tbf rate RATE burst BURST";
+    let words = ["sim", "shaping", "--trace", "--pcap", "-o", folder.to_str().unwrap(), "--param", qdisc];
+    let rest = ["--param", "rate=10mbit", "--param", "flows=4", "--param", "sender=dctcp", "--param", "seconds=3"];
+    let done = weir(&[&words[..], &rest[..]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let frames = capture(&folder.join("frames-rt.down.pcapng"));
+    let trace = std::fs::read_to_string(folder.join("trace-rt.down.csv")).unwrap();
+    let replayed = folder.join("replayed.pcapng");
+    let input = folder.join("frames-rt.down.pcapng");
+    let again = weir(&["replay", "--qdisc", "pfifo", input.to_str().unwrap(), replayed.to_str().unwrap()]);
+    let back = capture(&replayed).len();
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    // t_ns,flow,len_bytes,verdict,reason,sojourn_ns,ds,tin
+    let rows: Vec<Vec<&str>> = trace.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert_eq!(frames.len(), rows.len());
+    for ((comment, ds), row) in frames.iter().zip(&rows) {
+        assert_eq!(ds.to_string(), row[6]);
+        let verdict = format!("weir: {}", row[3]);
+        assert!(comment.starts_with(&verdict), "{comment}: {row:?}");
+        assert!(comment.ends_with(&format!("sojourn {} ns, tin {}", row[5], row[7])), "{comment}: {row:?}");
+    }
+    for verdict in ["sent", "marked", "dropped"] {
+        assert!(rows.iter().any(|row| row[3] == verdict), "{verdict}");
+    }
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(back, frames.len());
 }
 
 #[test]

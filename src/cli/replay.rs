@@ -1,22 +1,21 @@
 //! `weir replay`: recorded frames through a pipeline in virtual time, or the log of `autorate` decided again.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use pcap_file::pcap::PcapParser;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgParser, PcapNgWriter};
+use pcap_file::pcapng::{Block, PcapNgParser};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use weir::autorate::{Decision, log};
 use weir::pipeline::Link;
 use weir::spec::units;
 use weir::stats::{rows, tc_text};
 use weir::time::{MICROSECOND, SECOND};
+use weir::trace::capture::{Capture, Fate};
 use weir::trace::device::CLOCK_BASE;
-use weir::trace::replay::{Fate, Replay};
+use weir::trace::replay::Replay;
 
 use super::{CompatArg, Failure, not_its_own, read_spec};
 
@@ -76,16 +75,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let link = Link { compat: args.compat.into(), ..Link::default() };
     let mut replay = Replay::new(spec.build(link), link_bps, args.seed, CLOCK_BASE);
     let file = File::create(output).map_err(|e| named(output, &e))?;
-    let mut out = Writer::begin(file).map_err(|e| named(output, &e))?;
+    let mut out = Capture::begin(BufWriter::new(file)).map_err(|e| named(output, &e))?;
     let (mut sent, mut marked, mut dropped) = (0u64, 0u64, 0u64);
     let mut failed = None;
-    let mut take = |fate: Fate| {
+    let mut take = |fate: &Fate| {
         dropped += u64::from(fate.dropped.is_some());
         sent += u64::from(fate.dropped.is_none());
         marked += u64::from(fate.dropped.is_none() && !fate.packet.marks.is_empty());
         if fate.dropped.is_none() || args.with_drops {
             let at = first + fate.at.since(CLOCK_BASE);
-            if let Err(e) = out.frame(at, &fate) {
+            if let Err(e) = out.frame(at, fate) {
                 failed.get_or_insert(e);
             }
         }
@@ -212,37 +211,4 @@ fn read_pcapng(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
         }
     }
     Ok(out)
-}
-
-/// Nanoseconds, as the option of an interface has it.
-const NANOSECONDS: u8 = 9;
-
-struct Writer(PcapNgWriter<BufWriter<File>>);
-
-impl Writer {
-    fn begin(file: File) -> Result<Self, String> {
-        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| e.to_string())?;
-        let interface = InterfaceDescriptionBlock {
-            linktype: DataLink::ETHERNET,
-            snaplen: 0,
-            options: vec![InterfaceDescriptionOption::IfTsResol(NANOSECONDS)],
-        };
-        writer.write_block(&interface.into_block()).map_err(|e| e.to_string())?;
-        Ok(Writer(writer))
-    }
-
-    fn frame(&mut self, at: u64, fate: &Fate) -> Result<(), String> {
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: Duration::from_nanos(at),
-            original_len: fate.packet.len,
-            data: fate.bytes.as_slice().into(),
-            options: vec![EnhancedPacketOption::Comment(fate.comment().into())],
-        };
-        self.0.write_block(&block.into_block()).map(|_| ()).map_err(|e| e.to_string())
-    }
-
-    fn end(self) -> Result<(), String> {
-        self.0.into_inner().flush().map_err(|e| e.to_string())
-    }
 }

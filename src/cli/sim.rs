@@ -2,11 +2,12 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use weir::pipeline::Link;
+use weir::report::captures::Captures;
 use weir::report::{folder, repeats, summary};
 use weir::scenario::file;
 use weir::scenario::result::Outcome;
@@ -29,6 +30,10 @@ pub(crate) struct Args {
     /// Write what became of each packet, port by port
     #[arg(long, requires = "output")]
     trace: bool,
+    /// Write the headers of each frame that leaves a port or is dropped there as a capture, port by port, each with a
+    /// comment: verdict, sojourn, tin
+    #[arg(long, requires = "output")]
+    pcap: bool,
 }
 
 /// What is kept of a run.
@@ -78,6 +83,9 @@ fn command(job: &Job<'_>, args: &Args) -> String {
     if args.trace {
         words.push("--trace".into());
     }
+    if args.pcap {
+        words.push("--pcap".into());
+    }
     words.join(" ")
 }
 
@@ -120,13 +128,23 @@ fn one(job: &Job<'_>, args: &Args) -> Result<Done, String> {
     if args.trace {
         simulation.trace();
     }
+    let captures = match &job.folder {
+        Some(folder) if args.pcap => Some(capture(&mut simulation, folder).map_err(|e| in_folder(folder, &e))?),
+        _ => None,
+    };
     let dump = args.stop_at.map(|ns| {
         simulation.run_until(ns);
         simulation.dump()
     });
     let outcome = simulation.run(args.stop_at);
     if let Some(folder) = &job.folder {
-        write(folder, job, &outcome, args).map_err(|e| format!("{}: {e}", folder.display()))?;
+        // The simulation is over, so nobody else has them any more.
+        let captures =
+            captures.and_then(Arc::into_inner).map(|c| c.into_inner().unwrap_or_else(PoisonError::into_inner));
+        captures
+            .map_or(Ok(()), Captures::end)
+            .and_then(|()| write(folder, job, &outcome, args))
+            .map_err(|e| in_folder(folder, &e))?;
     }
     Ok(Done {
         text: summary::text(&outcome),
@@ -135,6 +153,20 @@ fn one(job: &Job<'_>, args: &Args) -> Result<Done, String> {
         dump,
         frames: outcome.frames,
     })
+}
+
+fn in_folder(folder: &Path, e: &std::io::Error) -> String {
+    format!("{}: {e}", folder.display())
+}
+
+/// Has the frames of a simulation written down in `folder`.
+fn capture(simulation: &mut sim::Simulation, folder: &Path) -> std::io::Result<Arc<Mutex<Captures>>> {
+    let captures = Arc::new(Mutex::new(Captures::new(folder, sim::ORIGIN)?));
+    let shared = Arc::clone(&captures);
+    simulation.show_to(Box::new(move |port, fate| {
+        shared.lock().unwrap_or_else(PoisonError::into_inner).frame(port, fate);
+    }));
+    Ok(captures)
 }
 
 fn write(folder: &Path, job: &Job<'_>, outcome: &Outcome, args: &Args) -> std::io::Result<()> {

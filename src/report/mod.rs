@@ -1,6 +1,7 @@
 //! Results put side by side: tables for people, JSON for programs, pictures as SVG. Knows nothing of how they came about.
 
 pub mod against;
+pub mod captures;
 pub mod charts;
 pub mod compare;
 pub mod flent;

@@ -23,6 +23,7 @@ pub use build::{SENDERS, build};
 use applications::App;
 use events::Events;
 use frames::{Ends, Template, blank};
+pub use network::Witness;
 use network::{Network, Next};
 use record::Record;
 use tcp::Endpoint;
@@ -128,6 +129,12 @@ impl Simulation {
     /// Remembers every packet's verdict from now on.
     pub fn trace(&mut self) {
         self.network.trace();
+    }
+
+    /// Shows each frame that leaves a pipeline or is dropped by one from now on, with the port's name. The clock shows
+    /// [`ORIGIN`] at the beginning.
+    pub fn show_to(&mut self, witness: Witness) {
+        self.network.show_to(witness);
     }
 
     /// The state of all queues, for people.

@@ -16,11 +16,12 @@ use crate::classify::{Hashing, Headers};
 use crate::mark::ecn;
 use crate::pipeline::{Link, Pipeline};
 use crate::pool::Frame;
-use crate::qdisc::{Cx, Drops};
+use crate::qdisc::{Cx, Drops, Reason};
 use crate::rng::Random;
 use crate::scenario::result::PortResult;
 use crate::spec::Spec;
 use crate::time::{Instant, SECOND};
+use crate::trace::capture::Fate;
 use crate::units::Rate;
 
 /// Where a port's line ends.
@@ -60,6 +61,9 @@ struct Port {
     tap: Option<Tap>,
 }
 
+/// Who is shown each frame that leaves a port with a pipeline or is dropped there, with the port's name.
+pub type Witness = Box<dyn FnMut(&str, &Fate<'_>) + Send>;
+
 /// All ports, and the frames in them.
 pub struct Network {
     ports: Vec<Port>,
@@ -70,6 +74,7 @@ pub struct Network {
     pub arrived: VecDeque<Frame>,
     /// Frames taken in by ports so far.
     pub handled: u64,
+    witness: Option<Witness>,
 }
 
 impl Network {
@@ -104,6 +109,7 @@ impl Network {
             store: Store::new(4096),
             arrived: VecDeque::new(),
             handled: 0,
+            witness: None,
         }
     }
 
@@ -213,6 +219,8 @@ impl Network {
         if let Some(tap) = &mut port.tap {
             tap.left(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
         }
+        self.show(now, p, &frame, None);
+        let port = &mut self.ports[p];
         let mut lands = now + port.delay;
         if let Some(bps) = port.line_bps {
             let busy = (u128::from(packet.len) * 8 * u128::from(SECOND) / u128::from(bps)) as u64;
@@ -239,8 +247,22 @@ impl Network {
             let packet = self.store.pool[&frame];
             let tag = self.store.heads.tag(frame.slot());
             self.ports[p].gauge.dropped(now, &packet, tag.flow, reason);
+            self.show(now, p, &frame, Some(reason));
             self.store.pool.give(frame);
         }
+    }
+
+    fn show(&mut self, now: Instant, p: usize, frame: &Frame, dropped: Option<Reason>) {
+        let Some(witness) = self.witness.as_mut().filter(|_| self.ports[p].gauge.shown()) else { return };
+        let packet = &self.store.pool[frame];
+        let bytes = self.store.bytes(frame);
+        let fate = Fate { at: now, packet, bytes, dropped, sojourn: now.since(packet.arrived) };
+        witness(self.ports[p].gauge.name(), &fate);
+    }
+
+    /// Shows each frame that leaves a port or is dropped there from now on.
+    pub fn show_to(&mut self, witness: Witness) {
+        self.witness = Some(witness);
     }
 
     /// The line of port `p` has another rate from now on; a frame under way keeps its time.

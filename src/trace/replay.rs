@@ -12,6 +12,7 @@ use crate::pool::{Frame, Pool, Slot};
 use crate::qdisc::{Cx, Drops, Frames, Reason};
 use crate::rng::Random;
 use crate::time::Instant;
+use crate::trace::capture::Fate;
 use crate::trace::line::{Event, Line};
 
 /// The bytes of the frames inside, by slot.
@@ -27,33 +28,6 @@ impl Frames for Bytes {
     fn copy(&mut self, from: Slot, to: Slot, _: &Packet) {
         let bytes = self.0[from.index()].clone();
         self.0[to.index()] = bytes;
-    }
-}
-
-/// What became of a frame.
-#[derive(Debug)]
-pub struct Fate {
-    /// When it left or was dropped, on the replay's clock.
-    pub at: Instant,
-    /// Its record.
-    pub packet: Packet,
-    /// Its bytes, DS byte as it leaves.
-    pub bytes: Vec<u8>,
-    /// Why it was dropped, if it was.
-    pub dropped: Option<Reason>,
-    /// From arrival, ns.
-    pub sojourn: u64,
-}
-
-impl Fate {
-    /// For a comment beside the frame: verdict, sojourn, tin.
-    pub fn comment(&self) -> String {
-        let verdict = match self.dropped {
-            Some(reason) => format!("dropped {}", reason.name()),
-            None if self.packet.marks.is_empty() => "sent".into(),
-            None => format!("marked {:?}", self.packet.marks),
-        };
-        format!("weir: {verdict}, sojourn {} ns, tin {}", self.sojourn, self.packet.tin)
     }
 }
 
@@ -111,7 +85,7 @@ impl Replay {
 
     /// A frame arrives at `at`, which must not be before the one before; it is `len` bytes long on the
     /// wire, of which `bytes` were kept. What happened until then goes to `out`.
-    pub fn arrive(&mut self, at: Instant, len: u32, bytes: Vec<u8>, out: &mut impl FnMut(Fate)) {
+    pub fn arrive(&mut self, at: Instant, len: u32, bytes: Vec<u8>, out: &mut impl FnMut(&Fate<'_>)) {
         self.advance(at, false, out);
         self.now = at;
         let headers = Headers::parse(&bytes);
@@ -132,11 +106,11 @@ impl Replay {
     }
 
     /// Nothing more arrives: what is inside leaves.
-    pub fn drain(&mut self, out: &mut impl FnMut(Fate)) {
+    pub fn drain(&mut self, out: &mut impl FnMut(&Fate<'_>)) {
         self.advance(Instant::NEVER, true, out);
     }
 
-    fn advance(&mut self, until: Instant, to_the_end: bool, out: &mut impl FnMut(Fate)) {
+    fn advance(&mut self, until: Instant, to_the_end: bool, out: &mut impl FnMut(&Fate<'_>)) {
         loop {
             if to_the_end && self.line.is_idle() && self.pipeline.packets() == 0 {
                 return;
@@ -151,7 +125,7 @@ impl Replay {
         }
     }
 
-    fn serve(&mut self, now: Instant, out: &mut impl FnMut(Fate)) {
+    fn serve(&mut self, now: Instant, out: &mut impl FnMut(&Fate<'_>)) {
         while self.line.is_idle() {
             let frame = self.pipeline.dequeue(now, cx!(self));
             self.bury(now, out);
@@ -162,19 +136,19 @@ impl Replay {
         self.line.wait_for(self.pipeline.next_event(), now);
     }
 
-    fn bury(&mut self, now: Instant, out: &mut impl FnMut(Fate)) {
+    fn bury(&mut self, now: Instant, out: &mut impl FnMut(&Fate<'_>)) {
         while let Some((frame, reason)) = self.drops.pop(&mut self.pool) {
             self.hand_out(now, frame, Some(reason), out);
         }
     }
 
-    fn hand_out(&mut self, now: Instant, frame: Frame, dropped: Option<Reason>, out: &mut impl FnMut(Fate)) {
+    fn hand_out(&mut self, now: Instant, frame: Frame, dropped: Option<Reason>, out: &mut impl FnMut(&Fate<'_>)) {
         let packet = self.pool[&frame];
         let mut bytes = std::mem::take(&mut self.bytes.0[frame.slot().index()]);
         self.pool.give(frame);
         if dropped.is_none() {
             ecn::write_ds(&mut bytes, &packet);
         }
-        out(Fate { at: now, packet, bytes, dropped, sojourn: now.since(packet.arrived) });
+        out(&Fate { at: now, packet: &packet, bytes: &bytes, dropped, sojourn: now.since(packet.arrived) });
     }
 }
