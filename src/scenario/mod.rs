@@ -234,7 +234,7 @@ pub struct Tcp {
     pub slow_start: SlowStart,
     /// The retransmission timer.
     pub timer: Timer,
-    /// Bytes the receiver has room for.
+    /// What the receive window opens to at most, bytes.
     pub window: u64,
     /// Delayed acknowledgements.
     pub delayed_acks: bool,

@@ -42,7 +42,7 @@ pub struct Config {
     pub ecn: bool,
     /// The retransmission timer.
     pub estimator: Estimator,
-    /// Bytes that the receiver has room for.
+    /// What the receive window opens to at most, bytes.
     pub receive_window: u64,
     /// Delayed acknowledgements.
     pub delayed_acks: bool,
