@@ -64,8 +64,7 @@ fn experiments() -> impl Strategy<Value = Experiment> {
 
 fn run(e: &Experiment) -> Outcome {
     let (lost, disturbed) = (f64::from(e.lost) / 10.0, f64::from(e.disturbed) / 10.0);
-    let netem =
-        format!("netem loss {lost}% duplicate {disturbed}% delay 1ms reorder {disturbed}% limit 100000");
+    let netem = format!("netem loss {lost}% duplicate {disturbed}% delay 1ms reorder {disturbed}% limit 100000");
     let text = format!(
         "duration = \"4200s\"\ninterval = \"600s\"\nuntil-complete = true\n\
          [[node]]\nname = \"loss\"\ndown = \"{netem}\"\nup = \"{netem}\"\n\

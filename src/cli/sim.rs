@@ -10,7 +10,7 @@ use weir::pipeline::Link;
 use weir::report::captures::Captures;
 use weir::report::{folder, repeats, summary};
 use weir::scenario::file;
-use weir::scenario::result::Outcome;
+use weir::scenario::result::{Outcome, nanoseconds};
 use weir::sim;
 
 use super::Failure;
@@ -64,6 +64,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let begun = std::time::Instant::now();
     common.check_output()?;
+    check_memory(&jobs, &args, weir::sys::memory_available().unwrap_or(u64::MAX))?;
     let done = all(&jobs, &args)?;
     print(&jobs, &done, &args);
     if !args.common.json {
@@ -89,10 +90,36 @@ fn command(job: &Job<'_>, args: &Args) -> String {
     words.join(" ")
 }
 
+/// How many runs go at once.
+fn threads(jobs: &[Job<'_>], args: &Args) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    args.jobs.map_or(cores, |j| j as usize).min(jobs.len()).max(1)
+}
+
+/// Refuses runs whose flows do not fit into the memory that is free: a flow's round trips take a quarter of a MiB.
+fn check_memory(jobs: &[Job<'_>], args: &Args, free: u64) -> Result<(), Failure> {
+    let at_once = threads(jobs, args) as u64;
+    let flows_of = |job: &Job<'_>| -> Option<u64> {
+        let (scenario, _) = file::read(&job.case.text, &sim::SENDERS).ok()?;
+        Some(scenario.flows.iter().map(|flow| u64::from(flow.count)).sum())
+    };
+    let flows = jobs.iter().filter_map(flows_of).max().unwrap_or(0);
+    let each = nanoseconds().distinct_values() as u64 * size_of::<u64>() as u64;
+    if flows * each * at_once <= free {
+        return Ok(());
+    }
+    let (mib, fit) = (|bytes: u64| bytes >> 20, free / each);
+    Err(Failure::Run(format!(
+        "{flows} flows in each of {at_once} runs at once take {} MiB, and {} MiB are free: --jobs 1 has one run at a time, and \
+         {fit} flows fit",
+        mib(flows * each * at_once),
+        mib(free)
+    )))
+}
+
 /// Does all jobs, several at once; the results stand in the order of the jobs.
 fn all(jobs: &[Job<'_>], args: &Args) -> Result<Vec<Done>, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = args.jobs.map_or(cores, |j| j as usize).min(jobs.len()).max(1);
+    let threads = threads(jobs, args);
     let next = AtomicUsize::new(0);
     let slots: Vec<Mutex<Option<Result<Done, String>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let finished = AtomicUsize::new(0);
@@ -199,5 +226,30 @@ fn print(jobs: &[Job<'_>], done: &[Done], args: &Args) {
     }
     for (job, dump) in jobs.iter().zip(done).filter_map(|(j, d)| Some((j, d.dump.as_ref()?))) {
         print!("\n{} (seed {}) {dump}", job.case.name, job.seed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn runs_that_do_not_fit_into_memory_are_refused_with_what_fits() {
+        let words = ["sim", "shaping", "--param", "flows=1000", "--repeat", "4", "--jobs", "4"];
+        let args = Words::parse_from(words).args;
+        let cases = args.common.cases(&sim::SENDERS).unwrap_or_default();
+        let jobs = args.common.jobs(&cases);
+        assert!(check_memory(&jobs, &args, 2 << 30).is_ok());
+        let Err(Failure::Run(message)) = check_memory(&jobs, &args, 512 << 20) else { panic!("it fits") };
+        assert!(message.starts_with("1000 flows in each of 4 runs at once take "), "{message}");
+        assert!(message.contains(" and 512 MiB are free: --jobs 1 has one run at a time"), "{message}");
     }
 }

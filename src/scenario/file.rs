@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::{App, Dtp, Flow, Host, Node, Ping, Scenario, Side, SlowStart, Step, Tcp, Timer};
 use crate::dtp::Tuning;
 use crate::spec::{self, Spec, suggest, units};
-use crate::time::{MICROSECOND, SECOND};
+use crate::time::SECOND;
 
 /// What is wrong with a scenario file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,12 +208,12 @@ fn number(value: &Option<Spanned<i64>>, range: std::ops::RangeInclusive<i64>, de
     Err(Problem::at(value.span(), format!("{n} is outside {}…{}", range.start(), range.end())))
 }
 
-/// A time in ns. tc takes a bare number for microseconds; here it must have its unit.
+/// A time in ns, up to 1000 hours. tc takes a bare number for microseconds; here it must have its unit.
 pub fn time(text: &str) -> Result<u64, String> {
     if text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("\"{text}\" needs a unit: s, ms or us"));
     }
-    units::time_us(text).map(|us| u64::from(us) * MICROSECOND)
+    units::time_ns(text, 1)
 }
 
 fn rate(text: &str) -> Result<u64, String> {

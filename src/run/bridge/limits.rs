@@ -102,7 +102,7 @@ pub(super) fn mtu(nic: &NicFacts) -> Result<u32, Error> {
 /// Frames of a direction: those that wait, those that its delays keep under way, and those in the rings. Refused if half
 /// the memory that is free is too little for two directions of them.
 pub(super) fn frames(settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
-    frames_in(memory_available().unwrap_or(u64::MAX), settings, ports)
+    frames_in(crate::sys::memory_available().unwrap_or(u64::MAX), settings, ports)
 }
 
 fn frames_in(memory: u64, settings: &Settings, ports: &PortSettings) -> Result<usize, Error> {
@@ -131,13 +131,6 @@ fn frames_in(memory: u64, settings: &Settings, ports: &PortSettings) -> Result<u
         )));
     }
     Ok(((waiting + beside) as usize).next_multiple_of(64))
-}
-
-/// Bytes that can be had without swapping, if the kernel says so.
-fn memory_available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// The last of the cores we may use: the first has the most to do besides.
