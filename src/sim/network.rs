@@ -61,6 +61,19 @@ struct Port {
     tap: Option<Tap>,
 }
 
+/// What a pipeline works with, while it is borrowed itself.
+macro_rules! cx {
+    ($network:expr, $port:expr) => {
+        &mut Cx {
+            pool: &mut $network.store.pool,
+            drops: &mut $network.drops,
+            random: &mut $port.random,
+            hashing: &mut $port.hashing,
+            frames: &mut $network.store.heads,
+        }
+    };
+}
+
 /// Who is shown each frame that leaves a port with a pipeline or is dropped there, with the port's name.
 pub type Witness = Box<dyn FnMut(&str, &Fate<'_>) + Send>;
 
@@ -130,14 +143,7 @@ impl Network {
             let packet = &self.store.pool[&frame];
             tap.arrived(now, packet.len, &self.store.bytes(&frame)[packet.net_offset.into()..]);
         }
-        let mut cx = Cx {
-            pool: &mut self.store.pool,
-            drops: &mut self.drops,
-            random: &mut port.random,
-            hashing: &mut port.hashing,
-            frames: &mut self.store.heads,
-        };
-        port.pipeline.enqueue(now, frame, &headers, &mut cx);
+        port.pipeline.enqueue(now, frame, &headers, cx!(self, port));
         port.gauge.held(port.pipeline.packets(), port.pipeline.bytes());
         self.bury(now, p);
         self.serve(now, p, events);
@@ -156,14 +162,7 @@ impl Network {
             return;
         }
         port.watchdog = Instant::NEVER;
-        let mut cx = Cx {
-            pool: &mut self.store.pool,
-            drops: &mut self.drops,
-            random: &mut port.random,
-            hashing: &mut port.hashing,
-            frames: &mut self.store.heads,
-        };
-        port.pipeline.tick(now, &mut cx);
+        port.pipeline.tick(now, cx!(self, port));
         self.bury(now, p);
         self.serve(now, p, events);
     }
@@ -182,14 +181,7 @@ impl Network {
     fn serve(&mut self, now: Instant, p: usize, events: &mut Events<Event>) {
         while !self.ports[p].busy {
             let port = &mut self.ports[p];
-            let mut cx = Cx {
-                pool: &mut self.store.pool,
-                drops: &mut self.drops,
-                random: &mut port.random,
-                hashing: &mut port.hashing,
-                frames: &mut self.store.heads,
-            };
-            let frame = port.pipeline.dequeue(now, &mut cx);
+            let frame = port.pipeline.dequeue(now, cx!(self, port));
             if !self.drops.is_empty() {
                 self.bury(now, p);
             }
@@ -286,14 +278,7 @@ impl Network {
     /// Gives the stage with `autorate` at port `p` another rate.
     pub fn steer(&mut self, now: Instant, p: usize, spec: &Spec, link: Link, events: &mut Events<Event>) {
         let port = &mut self.ports[p];
-        let mut cx = Cx {
-            pool: &mut self.store.pool,
-            drops: &mut self.drops,
-            random: &mut port.random,
-            hashing: &mut port.hashing,
-            frames: &mut self.store.heads,
-        };
-        port.pipeline.steer(spec, link, now, &mut cx);
+        port.pipeline.steer(spec, link, now, cx!(self, port));
         self.bury(now, p);
         self.serve(now, p, events);
     }
