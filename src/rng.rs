@@ -74,6 +74,16 @@ impl Random {
         }
     }
 
+    /// A number from an exponential distribution with mean `mean`, cut off below, from one 64-bit draw.
+    pub fn exponential(&mut self, mean: u64) -> u64 {
+        (-(1.0 - self.unit()).ln() * mean as f64) as u64
+    }
+
+    /// A uniform number from 0 to below 1, from one 64-bit draw.
+    pub fn unit(&mut self) -> f64 {
+        (self.u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// A uniform 64-bit number, always from the generator (weir's own rules, never the kernel's).
     pub fn u64(&mut self) -> u64 {
         self.generator.next_u64()

@@ -45,6 +45,12 @@ ecn = true
 name = "asks"
 app = "request"
 [[flow]]
+name = "pages"
+app = "web"
+client = "b"
+think = "50ms"
+connections = 3
+[[flow]]
 name = "call"
 app = "constant"
 rate = "64kbit"
@@ -115,7 +121,13 @@ fn a_run_carries_tcp_both_ways_and_writes_down_everything() {
         let moved = flow["bytes"].as_u64() > Some(0) || flow["received"].as_u64() > Some(0);
         assert!(moved && flow["rtt_ms"]["p50"].as_f64() > Some(0.0), "{flow}");
     }
-    let ping = &summary["flows"][4];
+    let pages = &summary["flows"][3];
+    let (opened, bytes) = (pages["answers"].as_u64(), pages["bytes"].as_u64());
+    assert!(
+        opened > Some(0) && bytes >= opened.map(|n| n * 5 * 2000),
+        "five objects of two kilobytes at least: {pages}"
+    );
+    let ping = &summary["flows"][5];
     assert_eq!(ping["sender"], "ping");
     assert!(ping["rtt_ms"]["p0"].as_f64() >= Some(4.0), "two milliseconds each way: {ping}");
     let ports: Vec<&Value> = summary["ports"].as_array().expect("ports").iter().map(|p| &p["name"]).collect();
@@ -127,7 +139,7 @@ fn a_run_carries_tcp_both_ways_and_writes_down_everything() {
         assert!(!engine[key].is_null(), "{key}");
     }
     let files = ["report.html", "run.hlog", "noise.hgrm", "rtt-ping.hgrm", "sojourn-rt.down.hgrm", "flow-up.csv"];
-    for file in files.iter().chain(&["port-rt.down.csv", "flow-asks.csv", "flow-call.csv"]) {
+    for file in files.iter().chain(&["port-rt.down.csv", "flow-asks.csv", "flow-pages.csv", "flow-call.csv"]) {
         assert!(fs::metadata(out.join(file)).is_ok_and(|m| m.len() > 0), "{file}");
     }
 }

@@ -160,9 +160,6 @@ pub fn tasks(scenario: &Scenario, seed: u64) -> Result<Vec<Task>, Error> {
     for flow in &scenario.flows {
         let refuse = |why: &str| Err(Error::new(format_args!("flow {}", flow.name), why));
         match flow.app {
-            App::Web { .. } => {
-                return refuse("app = \"web\" runs in `weir sim` only; here, app = \"request\" asks and waits");
-            }
             App::Dtp(ref dtp) if dtp.packet > dtp::LONGEST => {
                 return refuse(&format!(
                     "packet: no more than {} bytes fit into a frame of 1514 in the lab",

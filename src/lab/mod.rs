@@ -34,6 +34,8 @@ pub mod topology;
 mod udp_flow;
 #[cfg(feature = "xdp")]
 pub mod watch;
+#[cfg(feature = "xdp")]
+mod web_flow;
 
 use std::fmt;
 use std::io;

@@ -16,12 +16,14 @@ use super::course::Course;
 use super::flows::{End, Task};
 use super::senders::{self, FlowOptions};
 use super::watch::Watch;
-use super::{Error, udp_flow};
+use super::{Error, udp_flow, web_flow};
 use crate::port::xdp::ect1;
 use crate::rng::Random;
 use crate::scenario::{App, Tcp};
 
 const CHUNK: usize = 64 * 1024;
+/// Connections that may wait to be accepted: all that a client of pages opens.
+const BACKLOG: i32 = 64;
 /// What a client says when it wants bytes: as long as a short HTTP request.
 const QUESTION: usize = 80;
 /// Rate that no flow is paced at, bytes per second; only that it is not the largest number means something.
@@ -49,7 +51,7 @@ fn options(task: &Task) -> FlowOptions {
     }
 }
 
-fn set_up(socket: SockRef<'_>, task: &Task) -> Result<(), Error> {
+pub(super) fn set_up(socket: SockRef<'_>, task: &Task) -> Result<(), Error> {
     let window = task.tcp.window;
     if window != Tcp::default().window {
         // The kernel takes half of its buffers for its own records.
@@ -77,7 +79,7 @@ impl Server {
         let when = || Error::when(format!("cannot listen on {}", task.at));
         let socket = Socket::new(socket2::Domain::for_address(task.at), socket2::Type::STREAM, None).map_err(when())?;
         set_up(SockRef::from(&socket), task)?;
-        socket.bind(&task.at.into()).and_then(|()| socket.listen(8)).map_err(when())?;
+        socket.bind(&task.at.into()).and_then(|()| socket.listen(BACKLOG)).map_err(when())?;
         Ok(Server(socket.into()))
     }
 
@@ -86,6 +88,9 @@ impl Server {
     /// # Errors
     /// The connection broke in another way than by the end of the flow.
     pub(super) fn run(self, task: &Task, course: &Course, watch: Option<&Watch>) -> Result<End, Error> {
+        if let App::Web { connections, .. } = task.app {
+            return web_flow::serve(&self.0, connections as usize, task, course, watch);
+        }
         let socket = loop {
             match self.0.accept() {
                 Ok((socket, _)) => break socket,
@@ -114,15 +119,23 @@ impl Server {
 /// The connection broke in another way than by the end of the flow.
 pub(super) fn client(task: &Task, course: &Course, asks: &Mutex<()>, watch: Option<&Watch>) -> Result<End, Error> {
     let mut end = End::new(course);
-    let socket = match connect(task, course, asks) {
-        Ok(Some(socket)) => socket,
-        Ok(None) => return Ok(end),
-        Err(e) if e.kind() == ErrorKind::TimedOut => {
-            end.aborted = true;
-            return Ok(end);
+    let wanted = if let App::Web { connections, .. } = task.app { connections } else { 1 };
+    let mut sockets = Vec::new();
+    for _ in 0..wanted {
+        match connect(task, course, asks) {
+            Ok(Some(socket)) => sockets.push(socket),
+            Ok(None) => return Ok(end),
+            Err(e) if e.kind() == ErrorKind::TimedOut => {
+                end.aborted = true;
+                return Ok(end);
+            }
+            Err(e) => return Err(Error::new(format_args!("flow {}: cannot connect to {}", task.name, task.at), e)),
         }
-        Err(e) => return Err(Error::new(format_args!("flow {}: cannot connect to {}", task.name, task.at), e)),
-    };
+    }
+    if let App::Web { think, .. } = task.app {
+        return web_flow::browse(sockets, think, task, course);
+    }
+    let Some(socket) = sockets.pop() else { return Ok(end) };
     let mut line = Line { socket, task, course, end };
     match task.app {
         App::Bulk { up: true, size } => line.send(size, watch),
@@ -180,17 +193,8 @@ impl Line<'_> {
         self.course.is_over() || self.course.now() >= self.task.stop
     }
 
-    /// What an error of the connection means: nothing, its end, or a failure of the run.
     fn judge(&mut self, e: &io::Error) -> Result<bool, Error> {
-        match e.kind() {
-            _ if is_passing(e) => Ok(true),
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Ok(false),
-            _ if e.raw_os_error() == Some(libc::ETIMEDOUT) => {
-                self.end.aborted = true;
-                Ok(false)
-            }
-            _ => Err(Error::new(format_args!("flow {} broke", self.task.name), e)),
-        }
+        judge(self.task, &mut self.end, e)
     }
 
     /// Writes all of something short.
@@ -286,7 +290,7 @@ impl Line<'_> {
             }
             let now = self.course.now();
             self.end.times.push(now - asked);
-            if !self.course.sleep_until(now + udp_flow::exponential(&mut random, think)) {
+            if !self.course.sleep_until(now + random.exponential(think)) {
                 return Ok(());
             }
         }
@@ -305,6 +309,19 @@ impl Line<'_> {
             watch.end();
         }
         Ok(())
+    }
+}
+
+/// What an error of a connection means: nothing (true), its end (false), or a failure of the run.
+pub(super) fn judge(task: &Task, end: &mut End, e: &io::Error) -> Result<bool, Error> {
+    match e.kind() {
+        _ if is_passing(e) => Ok(true),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Ok(false),
+        _ if e.raw_os_error() == Some(libc::ETIMEDOUT) => {
+            end.aborted = true;
+            Ok(false)
+        }
+        _ => Err(Error::new(format_args!("flow {} broke", task.name), e)),
     }
 }
 

@@ -22,12 +22,6 @@ const HELLO: &[u8] = b"hello";
 /// A server's end.
 pub(super) struct Server(UdpSocket);
 
-/// Exponential with a mean, ns.
-pub(super) fn exponential(random: &mut Random, mean: u64) -> u64 {
-    let uniform = (random.u64() >> 11) as f64 / (1u64 << 53) as f64;
-    (-(1.0 - uniform).ln() * mean as f64) as u64
-}
-
 fn set_up(socket: &UdpSocket, task: &Task) -> Result<(), Error> {
     let tos = u32::from(task.dscp) << 2;
     let socket = SockRef::from(socket);
@@ -93,7 +87,7 @@ fn send(socket: &UdpSocket, task: &Task, course: &Course) -> Result<End, Error> 
     let mut bytes = vec![0; packet as usize];
     let mut end = End::new(course);
     let mut due = course.now();
-    let mut until = phases.map_or(u64::MAX, |(on, _)| due + exponential(&mut random, on));
+    let mut until = phases.map_or(u64::MAX, |(on, _)| due + random.exponential(on));
     while course.sleep_until(due) && due < task.stop {
         bytes[..8].copy_from_slice(&end.sent.to_be_bytes());
         bytes[8..STAMP].copy_from_slice(&course.now().to_be_bytes());
@@ -102,8 +96,8 @@ fn send(socket: &UdpSocket, task: &Task, course: &Course) -> Result<End, Error> 
         let _ = socket.send(&bytes);
         due += gap;
         if let Some((on, off)) = phases.filter(|_| due >= until) {
-            due = until + exponential(&mut random, off);
-            until = due + exponential(&mut random, on);
+            due = until + random.exponential(off);
+            until = due + random.exponential(on);
         }
     }
     Ok(end)

@@ -12,6 +12,7 @@
 
 pub mod builtin;
 pub mod file;
+pub mod pages;
 pub mod result;
 
 use std::net::IpAddr;

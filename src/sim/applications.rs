@@ -2,7 +2,7 @@
 
 use super::frames::Tag;
 use super::{Event, Simulation};
-use crate::rng::Random;
+use crate::scenario::pages;
 use crate::time::Instant;
 
 /// An application's turns, as numbered in [`Event::App`].
@@ -57,12 +57,8 @@ pub(super) struct Web {
     running: bool,
 }
 
-/// A question for an object of a page, bytes.
-const WEB_REQUEST: u64 = 350;
 /// The question for a file, bytes.
 const FILE_REQUEST: u64 = 80;
-/// Objects of a page: between these.
-const OBJECTS: (u64, u64) = (5, 40);
 
 impl App {
     /// Whether it is the server's end that sends the bulk of the bytes.
@@ -95,19 +91,6 @@ impl Web {
             running: false,
         }
     }
-}
-
-/// Exponential with mean `mean` ns.
-pub(super) fn exponential(random: &mut Random, mean: u64) -> u64 {
-    let uniform = (random.u64() >> 11) as f64 / (1u64 << 53) as f64;
-    (-(1.0 - uniform).ln() * mean as f64) as u64
-}
-
-/// Sizes with a long tail: many of a few kB, some of hundreds.
-fn object(random: &mut Random) -> u64 {
-    let uniform = ((random.u64() >> 11) as f64 / (1u64 << 53) as f64).max(1e-4);
-    // Pareto with shape 1.2 from 2 kB on, cut at 2 MB.
-    (2000.0 * uniform.powf(-1.0 / 1.2)).min(2e6) as u64
 }
 
 impl Simulation {
@@ -246,7 +229,7 @@ impl Simulation {
             App::Bulk { .. } => self.completed(c),
             App::Request { think, .. } => {
                 self.records[record].time(took);
-                let pause = exponential(&mut self.conversations[c].random, think);
+                let pause = self.conversations[c].random.exponential(think);
                 self.events.at(now + pause.max(1), Event::App(c as u32, turn::NEXT));
             }
             App::Web { web, .. } => {
@@ -258,7 +241,7 @@ impl Simulation {
                     self.records[record].time(now.since(self.webs[web].began));
                     let think = self.webs[web].think;
                     let first = self.webs[web].connections[0];
-                    let pause = exponential(&mut self.conversations[first].random, think);
+                    let pause = self.conversations[first].random.exponential(think);
                     self.events.at(now + pause.max(1), Event::App(first as u32, turn::NEXT));
                 }
             }
@@ -289,9 +272,7 @@ impl Simulation {
         }
         let first = self.webs[web].connections[0];
         let random = &mut self.conversations[first].random;
-        let n = OBJECTS.0 + random.u64() % (OBJECTS.1 - OBJECTS.0);
-        let objects: Vec<u64> = (0..n).map(|_| object(random)).collect();
-        self.webs[web].waiting = objects;
+        self.webs[web].waiting = pages::objects(random);
         self.webs[web].began = self.now;
         let connections = self.webs[web].connections.clone();
         for c in connections {
@@ -305,7 +286,7 @@ impl Simulation {
         let running = self.webs[web].running && up;
         let Some(size) = running.then(|| self.webs[web].waiting.pop()).flatten() else { return false };
         self.webs[web].outstanding += 1;
-        self.ask(c, WEB_REQUEST, size);
+        self.ask(c, pages::QUESTION, size);
         true
     }
 
@@ -321,11 +302,11 @@ impl Simulation {
         let mut next = now + *gap;
         if let Some((on, off)) = *phases {
             if *until == Instant::ZERO {
-                *until = now + exponential(&mut conversation.random, on);
+                *until = now + conversation.random.exponential(on);
             }
             if next > *until {
-                next = *until + exponential(&mut conversation.random, off).max(*gap);
-                *until = next + exponential(&mut conversation.random, on);
+                next = *until + conversation.random.exponential(off).max(*gap);
+                *until = next + conversation.random.exponential(on);
             }
         }
         let record = conversation.record;
