@@ -101,6 +101,10 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         let first = !seen.contains(&turn.label.as_str());
         done.push(one(turn, first, &args, &senders, &interrupt)?);
         seen.push(&turn.label);
+        // A terminal has a bar; a log has a line.
+        if turns.len() > 1 && !std::io::stderr().is_terminal() {
+            eprintln!("weir: {} of {} runs done: {}", done.len(), turns.len(), turn.label);
+        }
     }
     print(&turns, &done, &args);
     Ok(())

@@ -96,7 +96,10 @@ fn tc(space: &Space, command: &str) -> Result<(), Error> {
         let said = e.to_string();
         let kind = words.iter().skip_while(|w| !w.ends_with(':')).nth(1).copied().unwrap_or("that");
         match said.contains("unknown") || said.contains("not found") {
-            true => Error(format!("this kernel has no {kind}: {said}; weir has it: leave out --router kernel")),
+            true => Error(format!(
+                "this kernel has no {kind}: {said}; weir has it: leave out --router kernel, or add \
+                 --virtual, whose kernel has it too"
+            )),
             false => Error(said),
         }
     })
