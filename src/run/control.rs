@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::hist;
+use super::{hist, kept};
 use crate::spec::{self, Spec};
 use crate::stats::report::Report;
 
@@ -116,6 +117,28 @@ fn path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.sock"))
 }
 
+/// Where a socket stands while it is not to be found, each time another: a draft with the number of our process, so that
+/// it is swept if we die.
+fn aside(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{n}.{}.draft", std::process::id()))
+}
+
+/// Takes away what a dead instance left. Whoever began meanwhile under the same name gets its socket back at once.
+fn take_away(path: &Path) -> io::Result<()> {
+    let aside = aside(path);
+    match std::fs::rename(path, &aside) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done?,
+    }
+    let back = match UnixStream::connect(&aside) {
+        Ok(_) => std::fs::hard_link(&aside, path),
+        Err(_) => Ok(()),
+    };
+    kept::remove(&aside).and(back)
+}
+
 impl Server {
     /// Opens the socket of an instance. What a dead one left under its name is taken away.
     ///
@@ -124,16 +147,25 @@ impl Server {
     pub fn bind(directory: &Path, name: &str) -> io::Result<Server> {
         std::fs::create_dir_all(directory)?;
         let path = path(directory, name);
+        let running = || io::Error::new(io::ErrorKind::AddrInUse, format!("{name} is running"));
         match UnixStream::connect(&path) {
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{name} is running"))),
+            Ok(_) => return Err(running()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => std::fs::remove_file(&path)?,
+            Err(_) => take_away(&path)?,
         }
-        let listener = UnixListener::bind(&path)?;
-        let server = Server { listener, path };
-        std::fs::set_permissions(&server.path, std::fs::Permissions::from_mode(0o600))?;
-        server.listener.set_nonblocking(true)?;
-        Ok(server)
+        // Nobody sees it before it listens: between the two it looks like a dead one.
+        let draft = aside(&path);
+        kept::remove(&draft)?;
+        let listener = UnixListener::bind(&draft)?;
+        let ready = std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o600))
+            .and_then(|()| listener.set_nonblocking(true))
+            .and_then(|()| std::fs::hard_link(&draft, &path));
+        kept::remove(&draft)?;
+        match ready {
+            Ok(()) => Ok(Server { listener, path }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(running()),
+            Err(e) => Err(e),
+        }
     }
 
     /// Answers all who wait, and says whether one of them wants the instance to end.
@@ -280,7 +312,7 @@ pub fn names(directory: &Path) -> Vec<String> {
         };
         match UnixStream::connect(&path) {
             // Only its owner may do this, and only for the owner it matters.
-            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => drop(std::fs::remove_file(&path)),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => drop(take_away(&path)),
             _ => names.push(name.to_string_lossy().into_owned()),
         }
     }

@@ -1,4 +1,5 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 
 use super::*;
 use crate::pipeline::Link;
@@ -207,6 +208,32 @@ fn what_a_dead_instance_left_is_taken_away_and_a_living_one_is_not() {
     drop(Server::bind(&room.0, "dead").unwrap());
     assert_eq!(Server::bind(&room.0, "living").unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(living);
+}
+
+#[test]
+fn whoever_lists_instances_takes_no_socket_from_one_that_is_just_starting() {
+    let room = Room::new();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                names(&room.0);
+            }
+        });
+        let starting = scope.spawn(|| {
+            for _ in 0..3000 {
+                let server = Server::bind(&room.0, "a").unwrap();
+                assert!(path(&room.0, "a").exists());
+                drop(server);
+            }
+        });
+        let started = starting.join();
+        done.store(true, Ordering::Relaxed);
+        looking.join().unwrap();
+        started.unwrap();
+    });
+    let left: Vec<_> = std::fs::read_dir(&room.0).unwrap().collect();
+    assert_eq!(left.len(), 0, "{left:?}");
 }
 
 #[test]
