@@ -238,8 +238,8 @@ impl Values<'_> {
         if choices.contains(&value) {
             return Ok(vec![value]);
         }
-        let hint = suggest::nearest(value, choices.iter().copied()).map(|n| format!("; did you mean \"{n}\"?"));
-        Err(self.bad(name, format!("not one of all, {}{}", choices.join(", "), hint.unwrap_or_default())))
+        let hint = suggest::hint(value, choices.iter().copied());
+        Err(self.bad(name, format!("not one of all, {}{hint}", choices.join(", "))))
     }
 
     /// A pipeline with RATE and BURST filled in.
@@ -266,11 +266,10 @@ pub fn cases(builtin: &Builtin, given: &[(String, String)]) -> Result<Vec<Case>,
     for (name, value) in given {
         if !builtin.params.iter().any(|p| p.name == name) {
             let names: Vec<&str> = builtin.params.iter().map(|p| p.name).collect();
-            let hint = suggest::nearest(name, names.iter().copied()).map(|n| format!("; did you mean \"{n}\"?"));
+            let hint = suggest::hint(name, names.iter().copied());
             return Err(format!(
-                "--param {name}={value}: {} has no parameter \"{name}\"{}\nallowed: {}",
+                "--param {name}={value}: {} has no parameter \"{name}\"{hint}\nallowed: {}",
                 builtin.name,
-                hint.unwrap_or_default(),
                 names.join(", ")
             ));
         }

@@ -51,6 +51,16 @@ impl SpecError {
         SpecError { at, len, message: message.into(), allowed: Vec::new(), nearest: None }
     }
 
+    /// The message, with the word that was probably meant and those that are allowed.
+    pub(crate) fn why(&self) -> String {
+        let mut why = self.message.clone();
+        why += &self.nearest.as_deref().map_or_else(String::new, suggest::did_you_mean);
+        if !self.allowed.is_empty() {
+            why += &format!("\nallowed: {}", self.allowed.join(", "));
+        }
+        why
+    }
+
     /// The error with the line it is about and a mark under the word.
     pub fn render(&self, line: &str) -> String {
         let before = line.get(..self.at).unwrap_or(line).chars().count();
@@ -61,14 +71,7 @@ impl SpecError {
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "column {}: {}", self.at + 1, self.message)?;
-        if let Some(word) = &self.nearest {
-            write!(f, "; did you mean \"{word}\"?")?;
-        }
-        if !self.allowed.is_empty() {
-            write!(f, "\nallowed: {}", self.allowed.join(", "))?;
-        }
-        Ok(())
+        write!(f, "column {}: {}", self.at + 1, self.why())
     }
 }
 
