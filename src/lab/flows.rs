@@ -12,11 +12,10 @@ use super::space::Space;
 use super::watch::Watch;
 use super::{dtp, ping, tcp_flow, udp_flow};
 use crate::rng::Random;
+use crate::scenario::draws::{self, Draws};
 use crate::scenario::{App, Dtp, Flow, Ping, Scenario, SlowStart, Tcp, Timer};
 use crate::time::MILLISECOND;
 
-/// Flows start within so long of the moment they were told to, ns, as in the simulator: no two hosts are in step.
-const START_JITTER: u64 = MILLISECOND;
 /// The port of the first flow.
 const FIRST_PORT: u16 = 20_000;
 
@@ -41,7 +40,7 @@ pub struct Task {
     pub ect1: bool,
     /// Code point.
     pub dscp: u8,
-    /// Seed of what is random in it.
+    /// Seed of what is random in it, as in the simulator.
     pub seed: u64,
     /// Index of the client among the hosts.
     pub client: usize,
@@ -155,7 +154,7 @@ impl Running {
 /// # Errors
 /// One that the lab cannot do: the line of the scenario and why.
 pub fn tasks(scenario: &Scenario, seed: u64) -> Result<Vec<Task>, Error> {
-    let mut random = Random::seeded(seed);
+    let mut random = draws::of_run(seed);
     let mut out: Vec<Task> = Vec::new();
     for flow in &scenario.flows {
         let refuse = |why: &str| Err(Error::new(format_args!("flow {}", flow.name), why));
@@ -182,17 +181,18 @@ fn task(scenario: &Scenario, flow: &Flow, i: u32, number: usize, random: &mut Ra
     let server = flow.servers[i as usize % flow.servers.len()];
     let port = u16::try_from(number).ok().and_then(|n| FIRST_PORT.checked_add(n));
     let port = port.ok_or_else(|| Error::new(format_args!("flow {}", flow.name), "more flows than ports"))?;
+    let draws = Draws::next(&flow.app, random);
     Ok(Task {
         name: if flow.count == 1 { flow.name.clone() } else { format!("{}-{}", flow.name, i + 1) },
         group: flow.group.clone(),
         app: flow.app.clone(),
-        start: flow.start + flow.every * u64::from(i) + random.u64() % START_JITTER,
+        start: flow.start + flow.every * u64::from(i) + draws.jitter,
         stop: flow.stop.unwrap_or(scenario.duration).min(scenario.duration),
         control: flow.tcp.sender.clone(),
         tcp: flow.tcp.clone(),
         ect1: is_replaced(&flow.tcp.sender),
         dscp: flow.dscp,
-        seed: random.u64(),
+        seed: draws.first().app,
         client: flow.client,
         server,
         at: SocketAddr::new(scenario.hosts[server].address, port),

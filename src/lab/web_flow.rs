@@ -66,7 +66,7 @@ pub(super) fn browse(sockets: Vec<TcpStream>, think: u64, task: &Task, course: &
         }
         let now = course.now();
         end.times.push(now - began);
-        if !course.sleep_until(now + random.exponential(think)) {
+        if !course.sleep_until(now + random.exponential(think)) || is_over(task, course) {
             return Ok(end);
         }
     }

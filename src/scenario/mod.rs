@@ -11,6 +11,7 @@
 //! ```
 
 pub mod builtin;
+pub mod draws;
 pub mod file;
 pub mod pages;
 pub mod result;

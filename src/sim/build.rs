@@ -11,8 +11,9 @@ use super::tcp::{Config, Endpoint};
 use super::{Connection, Conversation, Event, ORIGIN, Simulation, swapped};
 use crate::pipeline::Link;
 use crate::rng::Random;
+use crate::scenario::draws::{self, Draws};
 use crate::scenario::{self, Dtp, Flow, Scenario, Side, SlowStart, Tcp, Timer};
-use crate::time::{MILLISECOND, SECOND};
+use crate::time::SECOND;
 use crate::wire::protocol;
 
 /// Names of the senders.
@@ -26,16 +27,13 @@ pub const SENDERS: [&str; Kind::ALL.len()] = {
     names
 };
 
-/// Flows start within so long of the moment they were told to, ns: no two hosts are in step.
-const START_JITTER: u64 = MILLISECOND;
-
 /// Lays out a scenario.
 ///
 /// # Errors
 /// If it asks for a sender that is not here.
 pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, String> {
     let (setups, entries) = ports(scenario, link);
-    let mut random = Random::seeded(seed ^ 0x57E1_A5ED_0000_0001);
+    let mut random = draws::of_run(seed);
     let mut simulation = Simulation {
         network: Network::new(setups, seed),
         seed,
@@ -77,7 +75,7 @@ pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, S
         simulation.records.push(Record::new(ping.name.clone(), ping.name.clone(), "ping".into(), true, ORIGIN));
         let kind = if ends.src.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 };
         let app = App::Ping { interval: ping.interval, size: ping.size, ds: ping.dscp << 2, sequence: 0 };
-        let start = ORIGIN + ping.start + random.u64() % START_JITTER;
+        let start = ORIGIN + ping.start + draws::jitter(&mut random);
         simulation.conversations.push(Conversation {
             record: simulation.records.len() - 1,
             app,
@@ -173,8 +171,8 @@ fn config(tcp: &Tcp, dscp: u8) -> Result<Config, String> {
 fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &mut Random) -> Result<(), String> {
     let name = if flow.count == 1 { flow.name.clone() } else { format!("{}-{}", flow.name, i + 1) };
     let server = flow.servers[i as usize % flow.servers.len()];
-    let jitter = random.u64() % START_JITTER;
-    let start = ORIGIN + flow.start + flow.every * u64::from(i) + jitter;
+    let draws = Draws::next(&flow.app, random);
+    let start = ORIGIN + flow.start + flow.every * u64::from(i) + draws.jitter;
     let udp = matches!(flow.app, scenario::App::Constant { .. } | scenario::App::OnOff { .. });
     let dtp = if let scenario::App::Dtp(dtp) = &flow.app { Some(dtp) } else { None };
     let kind = match (dtp, udp) {
@@ -186,10 +184,10 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
     s.records.push(Record::new(name, flow.group.clone(), kind, !app.server_sends(), start));
     if let Some(dtp) = dtp {
         let hosts = [flow.client, server];
-        let (route, number) = super::dtp::add(s, flow, dtp, hosts, hosts.map(|h| entries[h]), random.u64() as u32)?;
+        let (route, number) =
+            super::dtp::add(s, flow, dtp, hosts, hosts.map(|h| entries[h]), draws.first().ends as u32)?;
         app = super::dtp::app(route, number, dtp.up);
     }
-    let connections = if let scenario::App::Web { connections, .. } = flow.app { connections } else { 1 };
     if let scenario::App::Web { think, .. } = flow.app {
         s.webs.push(Web::new(think));
     }
@@ -197,7 +195,7 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
         s.open += 1;
         s.sized += 1;
     }
-    for _ in 0..connections {
+    for seeds in draws.connections {
         let c = s.conversations.len();
         let ends = ends(&s.scenario, flow.client, server, c);
         let mut app = app.clone();
@@ -212,10 +210,9 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
             (None, Some([template(ends), template(swapped(ends))]))
         } else {
             let config = config(&flow.tcp, flow.dscp)?;
-            let seed = random.u64();
-            let server_end = Endpoint::new(config.clone(), seed);
+            let server_end = Endpoint::new(config.clone(), seeds.ends);
             let connection = Connection {
-                ends: [Endpoint::new(config, !seed), server_end],
+                ends: [Endpoint::new(config, !seeds.ends), server_end],
                 templates: [Template::new(ends, protocol::TCP), Template::new(swapped(ends), protocol::TCP)],
             };
             (Some(Box::new(connection)), None)
@@ -225,7 +222,7 @@ fn add_flow(s: &mut Simulation, flow: &Flow, i: u32, entries: &[Next], random: &
             app,
             tcp,
             plain,
-            random: Random::seeded(random.u64()),
+            random: Random::seeded(seeds.app),
             entry: [entries[flow.client], entries[server]],
         });
         s.events.at(start, Event::App(c as u32, turn::START));

@@ -13,17 +13,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weir::run::nic::{IfName, NicFacts};
 
+mod possible;
+pub(crate) use possible::possible;
+
 /// How long anything may take on a busy machine before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Whether this process may make namespaces; says so if not.
-pub(crate) fn possible() -> bool {
-    let possible = thread::spawn(|| weir::sys::enter_new_network_namespace().is_ok()).join().expect("no panic");
-    if !possible {
-        eprintln!("SKIPPED: needs root");
-    }
-    possible
-}
 
 /// Looks again and again until there is nothing left to wait for; gives what there is
 /// when patience ends.
