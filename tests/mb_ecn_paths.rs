@@ -2,7 +2,7 @@
 //! `spec/mb-ecn.md` §7 within its tolerances, and what becomes of them when paths are many or the
 //! link misbehaves.
 
-use weir::dtp::Regime;
+use weir::dtp::{Codes, Regime};
 use weir::pipeline::Link;
 use weir::scenario::result::{Outcome, PathResult, jain};
 use weir::scenario::{builtin, file};
@@ -34,10 +34,10 @@ fn drops(outcome: &Outcome) -> u64 {
 fn as_the_seed(outcome: &Outcome) {
     assert_eq!(drops(outcome), 0);
     for path in &outcome.paths {
-        assert!((1.0..16.0).contains(&path.depth()), "{}: {}", path.name, path.depth());
+        assert!((1.0..16.0).contains(&path.codes.mean_depth()), "{}: {}", path.name, path.codes.mean_depth());
         // The first four frames of a flow are not marked, since it has to be learned.
-        assert!(path.capacities.iter().enumerate().all(|(cap, n)| [0, 81].contains(&cap) || *n == 0));
-        assert!(path.capacities[81] > 1000 && path.capacities[0] <= 4);
+        assert!(path.codes.capacities.iter().enumerate().all(|(cap, n)| [0, 81].contains(&cap) || *n == 0));
+        assert!(path.codes.capacities[81] > 1000 && path.codes.capacities[0] <= 4);
         assert_eq!(path.points.last().unwrap().capacity, 1_245_184);
     }
 }
@@ -275,7 +275,7 @@ fn of_two_bottlenecks_the_deeper_queue_and_the_slower_link_count() {
     assert!(rates.iter().sum::<f64>() > 0.97 * CEILING / 2.0, "{rates:?}");
     assert!(jain(&rates) > 0.99);
     for path in &outcome.paths {
-        assert_eq!(PathResult::range(&path.capacities), Some((77, 77)), "5 Mbit/s");
+        assert_eq!(Codes::range(&path.codes.capacities, 0), Some((77, 77)), "5 Mbit/s");
         assert!(last_rates(path, 60..120).iter().all(|r| *r < 625_000.0));
     }
     let depth = |name: &str| outcome.ports.iter().find(|p| p.name == name).unwrap().total.mean();

@@ -9,6 +9,7 @@
 //!                controller ◄──── flow updates: ece, cap ──────┘
 //! ```
 
+pub mod codes;
 pub mod controller;
 pub mod frame;
 pub mod path;
@@ -16,6 +17,7 @@ pub mod receiver;
 pub mod reliable;
 pub mod writer;
 
+pub use codes::Codes;
 pub use controller::{Controller, Regime, Tuning};
 pub use path::Path;
 pub use receiver::{Receiver, Report};

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::Error;
 use super::course::Course;
 use super::plan::{Leg, Router};
-use super::router::{Routed, Started};
+use super::router::{Looks, Routed, Started};
 use super::space::{Space, feed};
 use super::topology::{INSIDE, OUTSIDE, like_a_nic};
-use crate::scenario::result::{Depth, PortResult, nanoseconds};
+use crate::scenario::result::{Depth, PortResult};
 use crate::spec::{Spec, Stage};
 use crate::time::Instant;
 
@@ -169,7 +169,7 @@ fn work(router: &Router, commands: &[Vec<Command>; 2], course: &Course) -> Resul
         }
         next += course.interval * (1 + (course.now() - next) / course.interval);
     }
-    let frames = ports.iter().map(|p| p.sent.0).sum();
+    let frames = ports.iter().map(|p| p.sent_packets).sum();
     let shown = ["down", "up"].into_iter().zip(ports).zip(&router.legs).filter(|(_, leg)| leg.pipeline.is_some());
     Ok(Routed {
         ports: shown.map(|((way, port), _)| port.result(format!("{}.{way}", router.name))).collect(),
@@ -181,50 +181,34 @@ fn work(router: &Router, commands: &[Vec<Command>; 2], course: &Course) -> Resul
 
 /// What tc tells of one direction.
 struct Port {
-    steady_from: u64,
-    depth: Vec<Depth>,
-    before_steady: (u64, u64),
-    peak: (u32, u64),
-    /// Packets and bytes.
-    sent: (u64, u64),
+    looks: Looks,
+    sent_packets: u64,
 }
 
 impl Port {
     fn new(course: &Course) -> Port {
-        Port { steady_from: course.steady_from, depth: Vec::new(), before_steady: (0, 0), peak: (0, 0), sent: (0, 0) }
+        Port { looks: Looks::new(course), sent_packets: 0 }
     }
 
     fn note(&mut self, now: u64, qdiscs: &Value) {
         let all = qdiscs.as_array().map_or(&[][..], Vec::as_slice);
         let root = all.iter().find(|q| q["root"] == true).unwrap_or(&Value::Null);
         let figure = |key: &str| root[key].as_u64().unwrap_or(0);
-        let marks = all.iter().map(marks).sum();
-        let (packets, bytes) = (figure("qlen") as u32, figure("backlog"));
-        self.sent = (figure("packets"), figure("bytes"));
-        self.peak = (self.peak.0.max(packets), self.peak.1.max(bytes));
-        let drops = figure("drops");
-        let at = Instant::from_nanos(now);
-        self.depth.push(Depth { at, packets, bytes, marks, drops, sent_bytes: self.sent.1, worst: 0 });
-        if now <= self.steady_from {
-            self.before_steady = (marks, drops);
-        }
+        self.sent_packets = figure("packets");
+        let seen = Depth {
+            at: Instant::from_nanos(now),
+            packets: figure("qlen") as u32,
+            bytes: figure("backlog"),
+            marks: all.iter().map(marks).sum(),
+            drops: figure("drops"),
+            sent_bytes: figure("bytes"),
+            worst: 0,
+        };
+        self.looks.note(now, seen);
     }
 
     fn result(self, name: String) -> PortResult {
-        let (marks, drops) = self.depth.last().map_or((0, 0), |d| (d.marks, d.drops));
-        PortResult {
-            name,
-            total: nanoseconds(),
-            decision: nanoseconds(),
-            marks: [marks, marks - self.before_steady.0],
-            drops: [drops, drops - self.before_steady.1],
-            sent_packets: self.sent.0,
-            sent_bytes: self.sent.1,
-            peak: self.peak,
-            depth: self.depth,
-            verdicts: Vec::new(),
-            stages: Vec::new(),
-        }
+        PortResult { sent_packets: self.sent_packets, ..self.looks.result(name) }
     }
 }
 

@@ -174,15 +174,55 @@ fn about(router: &Router, bridge: &Bridge, ports: &[Port; 2]) -> Value {
     })
 }
 
-/// The instruments of one direction.
-struct Port {
-    flight: u64,
+/// One direction of a router over time.
+pub(super) struct Looks {
     steady_from: u64,
-    total: Histogram<u64>,
-    decision: Histogram<u64>,
     depth: Vec<Depth>,
     before_steady: (u64, u64),
     peak: (u32, u64),
+}
+
+impl Looks {
+    pub(super) fn new(course: &Course) -> Looks {
+        Looks { steady_from: course.steady_from, depth: Vec::new(), before_steady: (0, 0), peak: (0, 0) }
+    }
+
+    /// Notes what was seen `now`; says whether that belongs to the steady part.
+    pub(super) fn note(&mut self, now: u64, seen: Depth) -> bool {
+        self.peak = (self.peak.0.max(seen.packets), self.peak.1.max(seen.bytes));
+        let steady = now > self.steady_from;
+        if !steady {
+            self.before_steady = (seen.marks, seen.drops);
+        }
+        self.depth.push(seen);
+        steady
+    }
+
+    /// What follows from the looks alone.
+    pub(super) fn result(self, name: String) -> PortResult {
+        let (marks, drops) = self.depth.last().map_or((0, 0), |d| (d.marks, d.drops));
+        PortResult {
+            name,
+            total: nanoseconds(),
+            decision: nanoseconds(),
+            marks: [marks, marks - self.before_steady.0],
+            drops: [drops, drops - self.before_steady.1],
+            sent_packets: 0,
+            sent_bytes: self.depth.last().map_or(0, |d| d.sent_bytes),
+            peak: self.peak,
+            depth: self.depth,
+            verdicts: Vec::new(),
+            stages: Vec::new(),
+        }
+    }
+}
+
+/// The instruments of one direction.
+struct Port {
+    flight: u64,
+    total: Histogram<u64>,
+    decision: Histogram<u64>,
+    looks: Looks,
     last: Option<Reading>,
 }
 
@@ -190,12 +230,9 @@ impl Port {
     fn new(leg: &Leg, course: &Course) -> Port {
         Port {
             flight: leg.flight,
-            steady_from: course.steady_from,
             total: nanoseconds(),
             decision: nanoseconds(),
-            depth: Vec::new(),
-            before_steady: (0, 0),
-            peak: (0, 0),
+            looks: Looks::new(course),
             last: None,
         }
     }
@@ -210,13 +247,10 @@ impl Port {
         let flying = if self.flight > 0 { s.stages.first().map(|f| *f.basic()) } else { None };
         let packets = s.backlog_packets.saturating_sub(flying.map_or(0, |f| f.qlen));
         let bytes = s.backlog_bytes.saturating_sub(flying.map_or(0, |f| f.backlog));
-        self.peak = (self.peak.0.max(packets), self.peak.1.max(bytes));
         let worst = waits.total.max().saturating_sub(self.flight);
         let at = Instant::from_nanos(now);
-        self.depth.push(Depth { at, packets, bytes, marks, drops, sent_bytes: c.sent_bytes, worst });
-        if now <= self.steady_from {
-            self.before_steady = (marks, drops);
-        } else {
+        let seen = Depth { at, packets, bytes, marks, drops, sent_bytes: c.sent_bytes, worst };
+        if self.looks.note(now, seen) {
             for v in waits.total.iter_recorded() {
                 let sojourn = v.value_iterated_to().saturating_sub(self.flight).max(1);
                 self.total.saturating_record_n(sojourn, v.count_at_value());
@@ -240,21 +274,14 @@ impl Port {
     }
 
     fn result(self, name: String) -> PortResult {
-        let (marks, drops) = self.depth.last().map_or((0, 0), |d| (d.marks, d.drops));
         let skipped = usize::from(self.flight > 0);
         let last = self.last.map(|r| r.snapshot);
         PortResult {
-            name,
             total: self.total,
             decision: self.decision,
-            marks: [marks, marks - self.before_steady.0],
-            drops: [drops, drops - self.before_steady.1],
             sent_packets: last.as_ref().map_or(0, |s| s.counters.sent_packets),
-            sent_bytes: last.as_ref().map_or(0, |s| s.counters.sent_bytes),
-            peak: self.peak,
-            depth: self.depth,
-            verdicts: Vec::new(),
             stages: last.map_or(Vec::new(), |s| s.stages.into_iter().skip(skipped).collect()),
+            ..self.looks.result(name)
         }
     }
 }

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
+use crate::dtp::Codes;
 use crate::mark::mb_ecn::code;
 use crate::scenario::result::{FlowResult, Outcome, PathResult, PortResult, jain};
 use crate::stats::mb_ecn::capacity;
@@ -164,8 +165,8 @@ fn paths(outcome: &Outcome) -> String {
             path.name.clone(),
             path.flows.len().to_string(),
             format!("{:.3}", share / 1e6),
-            format!("{:.2}", path.depth()),
-            PathResult::range(&path.codes).map_or("-".into(), |(low, high)| format!("{low}..{high}")),
+            format!("{:.2}", path.codes.mean_depth()),
+            Codes::range(&path.codes.depths, 0).map_or("-".into(), |(low, high)| format!("{low}..{high}")),
             capacity(last.map_or(0, |p| code::encode(p.capacity))),
             path.updates.to_string(),
             last.map_or("-", |p| p.regime.name()).into(),
@@ -184,14 +185,14 @@ fn of_paths(outcome: &Outcome) -> Vec<f64> {
 }
 
 fn path(p: &PathResult, share: f64) -> Value {
-    let codes = |counts| PathResult::range(counts).map(|(low, high)| json!([low, high]));
+    let codes = |counts| Codes::range(counts, 0).map(|(low, high)| json!([low, high]));
     let last = p.points.last();
     json!({
         "name": p.name,
         "goodput_mbit": mbit(share),
-        "mean_depth_packets": round(p.depth()),
-        "depth_codes": codes(&p.codes),
-        "capacity_codes": codes(&p.capacities),
+        "mean_depth_packets": round(p.codes.mean_depth()),
+        "depth_codes": codes(&p.codes.depths),
+        "capacity_codes": codes(&p.codes.capacities),
         "capacity_bytes_per_s": last.map(|p| p.capacity),
         "rate_bytes_per_s": last.map(|p| p.rate.round()),
         "ece": last.map(|p| p.ece),

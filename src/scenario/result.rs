@@ -3,8 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::Scenario;
-use crate::dtp::Regime;
-use crate::mark::mb_ecn::code;
+use crate::dtp::{Codes, Regime};
 use crate::qdisc::Reason;
 use crate::stats::StageStats;
 use crate::time::Instant;
@@ -176,27 +175,10 @@ pub struct PathResult {
     pub flows: Vec<usize>,
     /// The controller over time.
     pub points: Vec<PathPoint>,
-    /// Frames of data that came with each depth code, steady part.
-    pub codes: [u64; 256],
-    /// … and with each capacity code.
-    pub capacities: [u64; 256],
+    /// Frames of data that came, by their codes, steady part.
+    pub codes: Codes,
     /// Flow updates sent by the receiver.
     pub updates: u64,
-}
-
-impl PathResult {
-    /// Mean depth that the frames told of, packets.
-    pub fn depth(&self) -> f64 {
-        let frames: u64 = self.codes.iter().sum();
-        let packets: f64 = (0u8..=255).zip(&self.codes).map(|(c, n)| code::value(c.into()) * *n as f64).sum();
-        packets / frames.max(1) as f64
-    }
-
-    /// The least and the largest of the codes that came.
-    pub fn range(codes: &[u64; 256]) -> Option<(u8, u8)> {
-        let seen = |i: &usize| codes[*i] > 0;
-        Some(((0..256).find(seen)? as u8, (0..256).rev().find(seen)? as u8))
-    }
 }
 
 /// What a run gives.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::applications::{App, turn};
 use super::{Event, ORIGIN, Simulation};
 use crate::dtp::frame::{HEADER, Header, Message};
-use crate::dtp::{Path, Receiver, Tuning, UPDATE, Writer, reliable};
+use crate::dtp::{Codes, Path, Receiver, Tuning, UPDATE, Writer, reliable};
 use crate::mark::mb_ecn::endpoint::FlowUpdate;
 use crate::pool::Frame;
 use crate::scenario::result::{PathPoint, PathResult};
@@ -67,8 +67,7 @@ pub(super) struct Route {
 impl Route {
     /// Starts what counts from the steady part on.
     pub(super) fn begin_steady(&mut self) {
-        self.measured.codes = [0; 256];
-        self.measured.capacities = [0; 256];
+        self.measured.codes = Codes::default();
     }
 
     /// Notes the state of the controller.
@@ -139,8 +138,7 @@ pub(super) fn add(
                 name: format!("{}-{}", from.name, to.name),
                 flows: Vec::new(),
                 points: Vec::new(),
-                codes: [0; 256],
-                capacities: [0; 256],
+                codes: Codes::default(),
                 updates: 0,
             };
             s.routes.push(Route {
@@ -331,8 +329,7 @@ impl Simulation {
     fn data_came(&mut self, r: usize, f: usize, header: &Header, sent: Instant, numbers: Option<(u32, u32, bool)>) {
         let now = self.now;
         let route = &mut self.routes[r];
-        route.measured.codes[usize::from(header.ecn)] += 1;
-        route.measured.capacities[usize::from(header.cap)] += 1;
+        route.measured.codes.came(header.ecn, header.cap);
         let report = route.receiver.push(now, header.ecn, header.cap).filter(|_| route.answers(now));
         route.measured.updates += u64::from(report.is_some());
         let flow = &mut route.flows[f];

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::{Came, Inflow, Outflow, Port, Time, Way};
-use crate::dtp::Tuning;
 use crate::dtp::frame::Header;
+use crate::dtp::{Codes, Tuning};
 use crate::lab::Error;
 use crate::lab::course::Course;
 use crate::lab::flows::{End, Running, Task, Told, noted};
@@ -77,10 +77,10 @@ pub fn plans(tasks: &[Task], scenario: &Scenario) -> Result<Vec<Plan>, Error> {
     Ok(out)
 }
 
-/// What a destination noted of a path in the steady part.
+/// What a destination noted of a path: codes in the steady part.
+#[derive(Default)]
 struct Noted {
-    codes: [u64; 256],
-    capacities: [u64; 256],
+    codes: Codes,
     updates: u64,
 }
 
@@ -99,9 +99,9 @@ impl Pathway {
     pub fn end(self) -> Result<PathResult, Error> {
         let gone = || Error::panicked("an end of a path");
         let points = self.points.recv().map_err(|_| gone())??;
-        let Noted { codes, capacities, updates } = self.counted.recv().map_err(|_| gone())??;
+        let Noted { codes, updates } = self.counted.recv().map_err(|_| gone())??;
         let flows = self.plan.flows.iter().map(|(task, _)| *task).collect();
-        Ok(PathResult { name: self.plan.name, flows, points, codes, capacities, updates })
+        Ok(PathResult { name: self.plan.name, flows, points, codes, updates })
     }
 }
 
@@ -230,8 +230,7 @@ impl Sink {
             self.index.insert((from, plan.qos, out.eid), self.flows.len());
             self.flows.push(Arriving { path: self.paths.len(), known, end: End::new(&self.course), told });
         }
-        let noted = Noted { codes: [0; 256], capacities: [0; 256], updates: 0 };
-        self.paths.push(Inpath { noted, told });
+        self.paths.push(Inpath { noted: Noted::default(), told });
     }
 
     fn came(&mut self, c: &Came) {
@@ -240,8 +239,7 @@ impl Sink {
         let path = &mut self.paths[flow.path].noted;
         path.updates += u64::from(c.reported);
         if c.at >= self.course.steady_from {
-            path.codes[usize::from(c.header.ecn)] += 1;
-            path.capacities[usize::from(c.header.cap)] += 1;
+            path.codes.came(c.header.ecn, c.header.cap);
         }
         flow.end.received += 1;
         flow.end.meter.received(c.at, c.bytes);

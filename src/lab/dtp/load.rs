@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Came, Inflow, Outflow, Port, Time, Way};
-use crate::dtp::Tuning;
 use crate::dtp::frame::Header;
+use crate::dtp::{Codes, Tuning};
 use crate::lab::Error;
-use crate::mark::mb_ecn::code;
 use crate::mark::mb_ecn::endpoint::jain;
 use crate::rng::Random;
 use crate::run::nic::{IfName, mac_words};
@@ -193,8 +192,7 @@ struct Count {
     skip: u64,
     first: Option<u64>,
     flows: BTreeMap<([u8; 6], u64), Counted>,
-    codes: [u64; 256],
-    capacities: [u64; 256],
+    codes: Codes,
     updates: u64,
 }
 
@@ -204,8 +202,7 @@ impl Count {
         if c.at - *self.first.get_or_insert(c.at) < self.skip {
             return;
         }
-        self.codes[usize::from(c.header.ecn)] += 1;
-        self.capacities[usize::from(c.header.cap)] += 1;
+        self.codes.came(c.header.ecn, c.header.cap);
         let new = Counted { bytes: 0, first: c.at, last: c.at, skip: c.bytes };
         let flow = self.flows.entry((c.header.src, c.header.eid)).or_insert(new);
         flow.bytes += c.bytes;
@@ -223,8 +220,7 @@ pub fn receive(sink: &Sink) -> Result<Received, Error> {
         skip: sink.skip.as_nanos() as u64,
         first: None,
         flows: BTreeMap::new(),
-        codes: [0; 256],
-        capacities: [0; 256],
+        codes: Codes::default(),
         updates: 0,
     };
     // Nobody has said which flows there are: whether one is reliable shows in the length of its frames.
@@ -248,21 +244,15 @@ fn summary(count: &Count) -> Received {
     }
     let sources: Vec<f64> = sources.into_values().collect();
     let shares: Vec<f64> = out.iter().map(|f| f.goodput).collect();
-    let range = |counts: &[u64], from: usize| {
-        let mut seen = (from..256).filter(|i| counts[*i] > 0).map(|i| i as u8);
-        let low = seen.next().unwrap_or(0);
-        (low, seen.next_back().unwrap_or(low))
-    };
-    let frames: u64 = count.codes.iter().sum();
-    let packets: f64 = (0u8..=255).zip(&count.codes).map(|(c, n)| code::value(c.into()) * *n as f64).sum();
+    let range = |counts, from| Codes::range(counts, from).unwrap_or_default();
     Received {
         jain_sources: jain(&sources),
         jain_flows: jain(&shares),
         flows: out,
         sources,
-        mean_depth: packets / frames.max(1) as f64,
-        depth_codes: range(&count.codes, 0),
-        capacity_codes: range(&count.capacities, 1),
+        mean_depth: count.codes.mean_depth(),
+        depth_codes: range(&count.codes.depths, 0),
+        capacity_codes: range(&count.codes.capacities, 1),
         updates: count.updates,
     }
 }
