@@ -27,6 +27,11 @@ impl Rate {
         self.0.saturating_mul(8)
     }
 
+    /// Nanoseconds that as many bytes take at this rate as take `nanos` at `other`; a debt stays one.
+    pub fn time_of(self, nanos: i64, other: Rate) -> i128 {
+        i128::from(nanos) * i128::from(other.0) / i128::from(self.0.max(1))
+    }
+
     /// The lower of two rates of which either may be missing.
     pub fn lower(a: Option<Rate>, b: Option<Rate>) -> Option<Rate> {
         match (a, b) {

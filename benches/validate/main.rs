@@ -12,8 +12,8 @@ mod unseen;
 use std::process::ExitCode;
 
 use weir::pipeline::Link;
-use weir::report::page;
 use weir::report::summary::table;
+use weir::report::{escaped, page};
 use weir::scenario::builtin;
 use weir::scenario::file;
 use weir::scenario::result::Outcome;
@@ -61,7 +61,7 @@ impl Report {
         let mut rows = std::mem::take(&mut self.rows);
         if !rows.is_empty() {
             rows.insert(0, ["", "ours", "bound", ""].map(String::from).to_vec());
-            self.body += &format!("<pre>{}</pre>\n", page::escaped(&table(&rows)));
+            self.body += &format!("<pre>{}</pre>\n", escaped(&table(&rows)));
         }
     }
 
@@ -69,7 +69,7 @@ impl Report {
     pub(crate) fn text(&mut self, text: &str) {
         self.rows_out();
         println!("{text}");
-        self.body += &format!("<pre>{}</pre>\n", page::escaped(text));
+        self.body += &format!("<pre>{}</pre>\n", escaped(text));
     }
 
     /// A picture.

@@ -97,10 +97,9 @@ impl ScenarioArgs {
             builtin::cases(b, &self.params).map_err(Failure::Words)?
         } else if !Path::new(name).exists() {
             let known: Vec<&str> = builtin::ALL.iter().map(|b| b.name).collect();
-            let hint = suggest::nearest(name, known.iter().copied()).map(|n| format!("; did you mean \"{n}\"?"));
+            let hint = suggest::hint(name, known.iter().copied());
             return Err(Failure::Words(format!(
-                "\"{name}\" is neither a file nor a built-in scenario{}\nbuilt in: {}",
-                hint.unwrap_or_default(),
+                "\"{name}\" is neither a file nor a built-in scenario{hint}\nbuilt in: {}",
                 known.join(", ")
             )));
         } else {

@@ -118,21 +118,7 @@ impl Qdisc for Fifo {
         self.queue.front()
     }
 
-    fn packets(&self) -> u32 {
-        self.basic.qlen
-    }
-
-    fn bytes(&self) -> u64 {
-        self.basic.backlog
-    }
-
-    fn hold(&mut self, len: u32) {
-        self.basic.hold(len);
-    }
-
-    fn let_go(&mut self, len: u32) {
-        self.basic.let_go(len);
-    }
+    counted_in!(basic);
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Fifo { kind: self.kind, limit: self.limit, basic: self.basic }

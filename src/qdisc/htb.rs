@@ -98,8 +98,7 @@ impl Bucket {
     /// The credit or debt of another bucket in bytes, at this one's rate.
     fn carry(&mut self, old: &Bucket, elapsed: i64) {
         let tokens = (old.tokens + elapsed).min(old.depth);
-        let bytes = i128::from(tokens) * i128::from(old.time.rate().bytes_per_second());
-        let nanos = bytes / i128::from(self.time.rate().bytes_per_second().max(1));
+        let nanos = self.time.rate().time_of(tokens, old.time.rate());
         self.tokens = nanos.clamp(i128::from(1 - MBUFFER), i128::from(self.depth)) as i64;
     }
 

@@ -4,6 +4,28 @@
 //! no clock and draws no randomness of its own; all that comes in through [`Cx`]. The dead come out
 //! too: whatever does not leave through `dequeue` leaves through [`Drops`], with a reason.
 
+/// What a discipline holds, for one that counts all of it in one [`Basic`](crate::stats::Basic): the four methods of
+/// [`Qdisc`] that ask for it and change it.
+macro_rules! counted_in {
+    ($($basic:ident).+) => {
+        fn packets(&self) -> u32 {
+            self.$($basic).+.qlen
+        }
+
+        fn bytes(&self) -> u64 {
+            self.$($basic).+.backlog
+        }
+
+        fn hold(&mut self, len: u32) {
+            self.$($basic).+.hold(len);
+        }
+
+        fn let_go(&mut self, len: u32) {
+            self.$($basic).+.let_go(len);
+        }
+    };
+}
+
 pub mod cake;
 pub mod codel;
 pub mod drops;

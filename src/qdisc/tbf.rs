@@ -109,9 +109,7 @@ impl Bucket {
     /// The same credit in bytes, at another rate; what has come since the last settlement counts.
     fn carry(&mut self, old: &Bucket, elapsed: i64) {
         let tokens = old.tokens.saturating_add(elapsed).min(old.depth);
-        let bytes = i128::from(tokens) * i128::from(old.time.rate().bytes_per_second());
-        let nanos = bytes / i128::from(self.time.rate().bytes_per_second().max(1));
-        self.tokens = (nanos.min(i128::from(self.depth))) as i64;
+        self.tokens = self.time.rate().time_of(tokens, old.time.rate()).min(i128::from(self.depth)) as i64;
     }
 }
 

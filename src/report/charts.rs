@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
+use super::escaped;
+
 /// Size of a picture, and the room for its axes.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 280.0;
@@ -55,10 +57,6 @@ fn rounds(x: f64) -> (f64, f64) {
 fn number(x: f64) -> String {
     let text = if x.abs() >= 100.0 || x == x.trunc() { format!("{x:.0}") } else { format!("{x:.3}") };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// The scale of the vertical axis.

@@ -11,3 +11,8 @@ pub mod page;
 pub mod repeats;
 pub mod summary;
 pub mod svg;
+
+/// Text that HTML and SVG cannot take for their own, in attributes either.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::charts::{Axes, Line, NAMED, bands, lines, percentiles};
-use super::summary;
+use super::{escaped, summary};
 use crate::dtp::Regime;
 use crate::scenario::result::{FlowResult, Outcome, PathPoint, PortResult, jain};
 
@@ -131,11 +131,6 @@ fn fairness(name: &str, shares: Vec<Vec<&FlowResult>>, outcome: &Outcome) -> Lin
 
 fn section(out: &mut String, title: &str, body: &str) {
     *out += &format!("<h2>{title}</h2>{body}\n");
-}
-
-/// Text that HTML cannot take for its own.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 type Series = fn(&FlowResult, &Outcome) -> Vec<(f64, f64)>;

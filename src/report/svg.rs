@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::escaped;
 use super::hgrm::Distribution;
 
 /// One line of the picture.
@@ -165,10 +166,6 @@ fn milliseconds(value: f64) -> String {
     let text = format!("{value:.digits$}");
     let short = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{short} ms")
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -167,8 +167,7 @@ fn from_toml(e: &toml::de::Error) -> Problem {
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match words.split_first() {
         Some((word, known)) if message.starts_with("unknown field") => {
-            let nearest = suggest::nearest(word, known.iter().copied());
-            let hint = nearest.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
+            let hint = suggest::hint(word, known.iter().copied());
             Problem::at(span, format!("\"{word}\" has no meaning here{hint}\nallowed: {}", known.join(", ")))
         }
         _ if message.ends_with("expected a string") => Problem::at(
@@ -244,8 +243,7 @@ fn choice<T: Copy>(text: &Text, what: &str, choices: &[(&str, T)]) -> Checked<T>
         return Ok(*value);
     }
     let names: Vec<&str> = choices.iter().map(|(n, _)| *n).collect();
-    let hint = suggest::nearest(asked, names.iter().copied());
-    let hint = hint.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
+    let hint = suggest::hint(asked, names.iter().copied());
     Err(Problem::at(text.span(), format!("\"{asked}\" is no {what}{hint}\nallowed: {}", names.join(", "))))
 }
 
@@ -301,10 +299,7 @@ impl Reader<'_> {
         let parsed = spec::parse(text.get_ref()).map_err(|e| {
             // Behind the opening quote.
             let start = text.span().start + 1 + e.at;
-            let hint = e.nearest.as_ref().map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
-            let allowed =
-                if e.allowed.is_empty() { String::new() } else { format!("\nallowed: {}", e.allowed.join(", ")) };
-            Problem::at(start..start + e.len, format!("{}{hint}{allowed}", e.message))
+            Problem::at(start..start + e.len, e.why())
         })?;
         self.warnings.extend(parsed.warnings);
         Ok(Some(parsed.spec))

@@ -11,6 +11,16 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
+/// What a message goes on with when a word is not known: the nearest of those that are, or nothing.
+pub fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, candidates).map_or_else(String::new, did_you_mean)
+}
+
+/// The same for a word that was found before.
+pub(super) fn did_you_mean(nearest: &str) -> String {
+    format!("; did you mean \"{nearest}\"?")
+}
+
 /// Edit distance with insertion, deletion, replacement and exchange of neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).collect();

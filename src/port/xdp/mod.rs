@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 pub mod ect1;
+mod ends;
 mod kick;
 pub(crate) mod notes;
 pub mod program;
@@ -17,5 +18,6 @@ mod rings;
 mod socket;
 mod umem;
 
-pub use socket::{OpenError, Ports, Settings, SocketStatistics, XdpRx, XdpTx, open};
+pub use ends::{XdpRx, XdpTx};
+pub use socket::{OpenError, Ports, Settings, SocketStatistics, open};
 pub use umem::{Half, Umem};

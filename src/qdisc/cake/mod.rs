@@ -277,21 +277,7 @@ impl Qdisc for Cake {
         }
     }
 
-    fn packets(&self) -> u32 {
-        self.basic.qlen
-    }
-
-    fn bytes(&self) -> u64 {
-        self.basic.backlog
-    }
-
-    fn hold(&mut self, len: u32) {
-        self.basic.hold(len);
-    }
-
-    fn let_go(&mut self, len: u32) {
-        self.basic.let_go(len);
-    }
+    counted_in!(basic);
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::Cake(Box::new(self.report()))

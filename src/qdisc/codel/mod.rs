@@ -156,21 +156,7 @@ impl Qdisc for Codel {
         Some(frame)
     }
 
-    fn packets(&self) -> u32 {
-        self.fifo.basic.qlen
-    }
-
-    fn bytes(&self) -> u64 {
-        self.fifo.basic.backlog
-    }
-
-    fn hold(&mut self, len: u32) {
-        self.fifo.basic.hold(len);
-    }
-
-    fn let_go(&mut self, len: u32) {
-        self.fifo.basic.let_go(len);
-    }
+    counted_in!(fifo.basic);
 
     fn stats(&self, now: Instant) -> StageStats {
         let drop_next = if self.state.dropping { self.state.drop_next.minus(Ticks::at(now)).0 as i32 } else { 0 };

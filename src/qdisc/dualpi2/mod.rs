@@ -343,21 +343,7 @@ impl Qdisc for Dualpi2 {
         self.run_controller(now);
     }
 
-    fn packets(&self) -> u32 {
-        self.basic.qlen
-    }
-
-    fn bytes(&self) -> u64 {
-        self.basic.backlog
-    }
-
-    fn hold(&mut self, len: u32) {
-        self.basic.hold(len);
-    }
-
-    fn let_go(&mut self, len: u32) {
-        self.basic.let_go(len);
-    }
+    counted_in!(basic);
 
     fn stats(&self, now: Instant) -> StageStats {
         StageStats::Dualpi2(Box::new(Stats {

@@ -320,21 +320,7 @@ impl Qdisc for FqCodel {
         }
     }
 
-    fn packets(&self) -> u32 {
-        self.held.basic.qlen
-    }
-
-    fn bytes(&self) -> u64 {
-        self.held.basic.backlog
-    }
-
-    fn hold(&mut self, len: u32) {
-        self.held.basic.hold(len);
-    }
-
-    fn let_go(&mut self, len: u32) {
-        self.held.basic.let_go(len);
-    }
+    counted_in!(held.basic);
 
     fn stats(&self, _: Instant) -> StageStats {
         StageStats::FqCodel(Box::new(Stats {

@@ -1,7 +1,7 @@
 //! The runs of the Ouroboros tutorial on congestion avoidance (`spec/mb-ecn.md` §7), and more of their
 //! kind: many paths on one link, and coded marking for a scalable sender.
 
-use super::{Builtin, Case, Param, Values, head, ms, node, param};
+use super::{Builtin, Case, PING, Param, Values, bulk, head, ms, node, param};
 
 const RATE: Param = param("rate", "10mbit", "rate of the bottleneck");
 const RTT: Param = param("rtt", "2ms", "round trip");
@@ -166,8 +166,8 @@ fn l4s(v: &Values) -> Result<Vec<Case>, String> {
     };
     let case = |n: u64| {
         let mut text = begin(v, "coded marking of ECT(1)", v.count("seconds")?, 5)?;
-        text += &super::bulk("flow", n, "up", v.text("sender"));
-        Ok(Case { name: format!("{n}-flows"), text: text + super::PING })
+        text += &bulk("flow", n, "up", v.text("sender"));
+        Ok(Case { name: format!("{n}-flows"), text: text + PING })
     };
     counts.into_iter().map(case).collect()
 }
