@@ -61,6 +61,8 @@ pub(super) struct Bbr {
     probe_rtt_round: u64,
     prior_cwnd: u32,
     conserve_until: Option<u64>,
+    /// Recovery has begun and no acknowledgement was counted in it (§4.2.3.4).
+    entering: bool,
     random: Random,
 }
 
@@ -83,6 +85,7 @@ impl Bbr {
             probe_rtt_round: 0,
             prior_cwnd: 0,
             conserve_until: None,
+            entering: false,
             random: Random::seeded(seed),
         }
     }
@@ -195,6 +198,9 @@ impl Bbr {
             window.cwnd = window.cwnd.saturating_sub(ack.lost).max(1);
         }
         if let Some(until) = self.conserve_until {
+            if std::mem::take(&mut self.entering) {
+                window.cwnd = ack.in_flight + ack.delivered.max(1);
+            }
             if self.round < until {
                 window.cwnd = window.cwnd.max(ack.in_flight + ack.delivered);
                 return;
@@ -264,7 +270,7 @@ impl Control for Bbr {
 
     fn on_state(&mut self, window: &mut Window, from: State, to: State) {
         match to {
-            State::Recovery => self.conserve_until = Some(self.round + 1),
+            State::Recovery => (self.conserve_until, self.entering) = (Some(self.round + 1), true),
             State::Loss => {
                 self.full = 0.0;
                 self.conserve_until = None;
