@@ -42,7 +42,7 @@ fn queues() -> impl Strategy<Value = String> {
 }
 
 fn experiments() -> impl Strategy<Value = Experiment> {
-    let path = (14u32..34, 0u64..600_000, 0u32..100, 0u32..50, queues());
+    let path = (13u32..34, 0u64..2_000_000, 0u32..300, 0u32..200, queues());
     let flow = (0..SENDERS.len(), 0u32..21, 12u32..25, 1u32..4);
     (path, flow, any::<(bool, bool, bool, u64)>()).prop_map(|(path, flow, choice)| Experiment {
         rate: 1 << path.0,
@@ -66,7 +66,7 @@ fn run(e: &Experiment) -> Outcome {
     let (lost, disturbed) = (f64::from(e.lost) / 10.0, f64::from(e.disturbed) / 10.0);
     let netem = format!("netem loss {lost}% duplicate {disturbed}% delay 1ms reorder {disturbed}% limit 100000");
     let text = format!(
-        "duration = \"4200s\"\ninterval = \"600s\"\nuntil-complete = true\n\
+        "duration = \"3000000s\"\ninterval = \"100000s\"\nuntil-complete = true\n\
          [[node]]\nname = \"loss\"\ndown = \"{netem}\"\nup = \"{netem}\"\n\
          [[node]]\nname = \"rt\"\ndown = \"{queue}\"\nup = \"{queue}\"\n\
          down-line = \"{rate}bit\"\nup-line = \"{rate}bit\"\ndelay = \"{delay}us\"\n\
@@ -87,6 +87,25 @@ fn run(e: &Experiment) -> Outcome {
     sim::build(&scenario, e.seed, Link::default()).unwrap().run(None)
 }
 
+#[test]
+fn a_call_that_is_never_answered_is_given_up_with_the_seventh_and_ends_the_run() {
+    for way in ["down", "up"] {
+        for deaf in ["down", "up"] {
+            let text = format!(
+                "duration = \"3600s\"\nuntil-complete = true\n[[node]]\nname = \"rt\"\ndelay = \"10ms\"\n\
+                 {deaf} = \"netem loss 100%\"\n[[flow]]\nsize = \"10k\"\ndirection = \"{way}\"\n"
+            );
+            let (scenario, _) = file::read(&text, &sim::SENDERS).map_err(|p| p.render("test", &text)).unwrap();
+            let outcome = sim::build(&scenario, 1, Link::default()).unwrap().run(None);
+            assert!(outcome.flows[0].aborted, "{way} {deaf}");
+            // After 1 + 2 + … + 64 s of calls that nobody hears. Who hears them and is not heard counts its answers to
+            // each of them too, and gives up before.
+            let seconds = if deaf == "up" { 127 } else { 63 };
+            assert_eq!(outcome.elapsed / 1_000_000_000, seconds, "{way} {deaf}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -105,7 +124,7 @@ proptest! {
             }
         }
         // Nothing spins: a handful of events for each frame at each of the four ports.
-        let ticks = outcome.elapsed / 600_000_000_000 + 10;
+        let ticks = outcome.elapsed / 100_000_000_000_000 + 10;
         prop_assert!(outcome.events < 10 * outcome.frames + 100 * ticks, "{} {}", outcome.events, outcome.frames);
     }
 }

@@ -266,3 +266,28 @@ fn a_capture_is_not_written_over_by_its_own_replay() {
     assert!(text(&done.stderr).contains("is what is read"), "{}", text(&done.stderr));
     assert_eq!(std::fs::read(&input).unwrap(), capture);
 }
+
+#[test]
+fn a_log_with_nothing_in_it_is_no_log() {
+    let folder = Folder::new("no-log");
+    for nothing in ["", "\n \n"] {
+        let log = folder.file("log");
+        std::fs::write(&log, nothing).unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_weir")).args(["replay", "--autorate", &log]).output().unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        assert!(text(&done.stderr).contains("nothing is in it; a log begins with {\"autorate\":1}"));
+    }
+}
+
+#[test]
+fn a_time_that_64_bits_of_nanoseconds_do_not_hold_is_named_with_its_frame() {
+    let folder = Folder::new("far");
+    let mut capture = pcapng(&[frame(0)], 9);
+    // The same numbers, but of seconds.
+    let option = [9, 0, 1, 0, 9];
+    let at = capture.windows(5).position(|w| w == option).unwrap();
+    capture[at + 4] = 0;
+    let done = replay(&folder, &capture, "pfifo", &[]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done.stderr).contains("frame 1 is more than 584 years from 1970"), "{}", text(&done.stderr));
+}

@@ -403,3 +403,23 @@ fn a_pipeline_without_quotes_is_told_to_be_one_word() {
     assert_eq!(done.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&done.stderr).contains("one word, in quotes"));
 }
+
+#[test]
+fn a_connection_that_would_send_for_ever_in_one_moment_is_refused() {
+    let built = |text: &str| {
+        let (scenario, _) = file::read(text, &sim::SENDERS).map_err(|p| p.message).unwrap();
+        sim::build(&scenario, 1, Link::default()).map(|_| ())
+    };
+    let queue = "[[node]]\nname = \"rt\"\ndown = \"cake\"\nup = \"pfifo\"\n";
+    for endless in ["", "app = \"request\"\nthink = \"0\"\n", "app = \"web\"\nthink = \"0\"\n"] {
+        let flow = format!("[[flow]]\nname = \"f\"\n{endless}");
+        for path in ["", queue] {
+            let message = built(&format!("{flow}{path}")).unwrap_err();
+            assert!(message.starts_with("flow \"f\": nothing on its way takes time"), "{message}");
+        }
+        built(&format!("{flow}{queue}line = \"1gbit\"\n")).unwrap();
+        built(&format!("{flow}{queue}delay = \"1us\"\n")).unwrap();
+        built(&format!("{flow}[[node]]\nname = \"rt\"\ndown = \"cake bandwidth 1gbit\"\n")).unwrap();
+    }
+    built("[[flow]]\nsize = \"10k\"\n").unwrap();
+}

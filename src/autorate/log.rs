@@ -70,7 +70,7 @@ pub struct Replayed {
 /// Decides a log again.
 ///
 /// # Errors
-/// The first line that cannot be read, with its number.
+/// The first line that cannot be read, with its number, or that there is no line at all.
 pub fn replay<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Replayed, String> {
     let mut controller = Controller::new([None, None]);
     let mut out = Replayed::default();
@@ -104,6 +104,9 @@ pub fn replay<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Replayed, Stri
             }
             Line::Decision(_) => {}
         }
+    }
+    if !begun {
+        return Err(format!("nothing is in it; a log begins with {}", Line::Autorate(VERSION)));
     }
     let end = due.into_iter().flatten().map(|now| (0, None, Some(now)));
     out.differences.extend(end);

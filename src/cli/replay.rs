@@ -205,7 +205,9 @@ fn read_pcapng(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
                 let (mul, div) = unit.ok_or_else(|| format!("frame {} names no interface", out.len() + 1))?;
                 // The parser gives the raw units as ns.
                 let at = packet.timestamp.as_nanos() * mul / div;
-                out.push((at as u64, packet.original_len, packet.data.into_owned()));
+                let at = u64::try_from(at)
+                    .map_err(|_| format!("frame {} is more than 584 years from 1970", out.len() + 1))?;
+                out.push((at, packet.original_len, packet.data.into_owned()));
             }
             _ => {}
         }

@@ -12,6 +12,11 @@ use crate::dtp::Tuning;
 use crate::spec::{self, Spec, suggest, units};
 use crate::time::SECOND;
 
+/// Hosts in a file at most: each has an address of its own in a network of 254.
+const MOST_HOSTS: usize = 253;
+/// Samples of a run at most; each is kept, for each flow.
+const MOST_SAMPLES: u64 = 10_000_000;
+
 /// What is wrong with a scenario file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -262,6 +267,12 @@ impl Reader<'_> {
                 return Err(Problem::at(span, format!("a {what} of zero measures nothing")));
             }
         }
+        let samples = s.duration / s.interval;
+        if samples > MOST_SAMPLES {
+            let span = raw.interval.as_ref().or(raw.duration.as_ref()).map_or(0..0, Spanned::span);
+            let why = format!("{samples} intervals in one run, and {MOST_SAMPLES} are the most: make interval longer");
+            return Err(Problem::at(span, why));
+        }
         if let Some(text) = raw.steady_from.as_ref().filter(|_| s.steady_from >= s.duration) {
             return Err(Problem::at(text.span(), "the steady part must begin before the end; make duration longer"));
         }
@@ -340,6 +351,9 @@ impl Reader<'_> {
         for (i, h) in raw.iter().enumerate() {
             let side = choice(&h.side, "side", &[("client", Side::Client), ("server", Side::Server)])?;
             let net = if side == Side::Client { 1 } else { 9 };
+            if i >= MOST_HOSTS {
+                return Err(Problem::at(h.name.span(), format!("there may be {MOST_HOSTS} hosts at most")));
+            }
             let default = IpAddr::V4(Ipv4Addr::new(10, 0, net, i as u8 + 2));
             let address = or(&h.address, |t| t.parse().map_err(|_| format!("\"{t}\" is no IP address")), default)?;
             if hosts.iter().any(|other| other.name == *h.name.get_ref()) {
@@ -394,7 +408,7 @@ impl Reader<'_> {
             dscp: number(&raw.dscp, 0..=63, 0)? as u8,
         };
         let start = raw.start.as_ref().map_or(span, Spanned::span);
-        let last = flow.start + flow.every * u64::from(flow.count - 1);
+        let last = flow.start.saturating_add(flow.every.saturating_mul(u64::from(flow.count - 1)));
         if last >= s.duration {
             return Err(Problem::at(start, "the last of these would start after the end; make duration longer"));
         }
@@ -424,6 +438,12 @@ impl Reader<'_> {
         let span = |t: &Option<Text>| t.as_ref().map(Spanned::span);
         wants(raw.size.is_some(), "size", &[0], span(&raw.size))?;
         wants(raw.rate.is_some(), "rate", &[3, 4, 5], span(&raw.rate))?;
+        if let Some(text) = raw.rate.as_ref() {
+            if super::gap(word(text, rate)?, packet) == 0 {
+                let why = format!("datagrams of {packet} bytes would be less than a nanosecond apart");
+                return Err(Problem::at(text.span(), why));
+            }
+        }
         wants(raw.on.is_some(), "on", &[4], span(&raw.on))?;
         wants(raw.off.is_some(), "off", &[4], span(&raw.off))?;
         wants(raw.request.is_some(), "request", &[1], span(&raw.request))?;

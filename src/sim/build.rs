@@ -13,6 +13,7 @@ use crate::pipeline::Link;
 use crate::rng::Random;
 use crate::scenario::draws::{self, Draws};
 use crate::scenario::{self, Dtp, Flow, Scenario, Side, SlowStart, Tcp, Timer};
+use crate::spec::Stage;
 use crate::time::SECOND;
 use crate::wire::protocol;
 
@@ -30,8 +31,9 @@ pub const SENDERS: [&str; Kind::ALL.len()] = {
 /// Lays out a scenario.
 ///
 /// # Errors
-/// If it asks for a sender that is not here.
+/// If it asks for a sender that is not here, or for a flow whose path takes no time and that would never end.
 pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, String> {
+    scenario.flows.iter().try_for_each(|flow| check_time(scenario, flow))?;
     let (setups, entries) = ports(scenario, link);
     let mut random = draws::of_run(seed);
     let mut simulation = Simulation {
@@ -87,6 +89,41 @@ pub fn build(scenario: &Scenario, seed: u64, link: Link) -> Result<Simulation, S
         simulation.events.at(start, Event::App(c as u32, turn::START));
     }
     Ok(simulation)
+}
+
+/// Refuses a connection that would send for ever in one moment: nothing bounds what it sends, and nothing on its way
+/// takes time.
+fn check_time(scenario: &Scenario, flow: &Flow) -> Result<(), String> {
+    let endless = match flow.app {
+        scenario::App::Bulk { size, .. } => size.is_none(),
+        scenario::App::Request { think, .. } | scenario::App::Web { think, .. } => think == 0,
+        _ => false,
+    };
+    let far = |host: usize| scenario.hosts[host].delay > 0;
+    let slow = scenario.nodes.iter().any(|node| {
+        let lines = node.down_line.is_some() || node.up_line.is_some();
+        let specs = node.down.iter().chain(&node.up);
+        lines || node.down_delay + node.up_delay > 0 || specs.flat_map(|s| s.stages()).any(takes_time)
+    });
+    if !endless || slow || far(flow.client) || flow.servers.iter().all(|server| far(*server)) {
+        return Ok(());
+    }
+    Err(format!(
+        "flow \"{}\": nothing on its way takes time, so it would send for ever in one moment: give a [[node]] a line, a \
+         delay or a rate, or the flow a size or a think time",
+        flow.name
+    ))
+}
+
+/// Whether a stage ever keeps a packet while the line is free.
+fn takes_time(stage: &Stage) -> bool {
+    match stage {
+        Stage::Fifo(_) | Stage::Codel(_) | Stage::FqCodel(_) | Stage::Dualpi2(_) => false,
+        Stage::Cake(p) => !p.rate.is_zero(),
+        Stage::Netem(p) => p.delay > 0 || p.jitter > 0 || p.rate.is_some() || p.slots.is_some(),
+        Stage::Marked { inner, .. } => takes_time(inner),
+        Stage::Tbf(_) | Stage::Htb(_) | Stage::Link(_) => true,
+    }
 }
 
 /// The ports: for each node one down and one up, then those of the hosts' own lines. With them where

@@ -222,9 +222,6 @@ impl Simulation {
         end.filed = Instant::NEVER;
         if end.next_timer() <= now {
             end.on_timer(now);
-            if end.phase == tcp::Phase::Aborted {
-                self.given_up(c);
-            }
         }
         self.pump(c, server);
     }
@@ -247,6 +244,10 @@ impl Simulation {
         if due < end.filed && due != Instant::NEVER {
             end.filed = due;
             self.events.at(due, Event::Timer(c as u32, server));
+        }
+        // After its timer, or after a call in vain too many.
+        if end.phase == tcp::Phase::Aborted {
+            self.given_up(c);
         }
     }
 

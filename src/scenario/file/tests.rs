@@ -88,3 +88,33 @@ fn a_name_that_would_leave_the_folder_and_one_that_is_there_twice_are_refused() 
 fn a_time_without_quotes_is_shown_how_to_write_it() {
     assert!(bad("duration = 5\n[[flow]]\n").contains("with their unit, like \"5s\""));
 }
+
+#[test]
+fn starts_so_far_apart_that_64_bits_do_not_hold_the_last_are_refused() {
+    let message = bad("[[flow]]\nsize = \"10k\"\nevery = \"3599364697310us\"\ncount = 5126\n");
+    assert!(message.contains("the last of these would start after the end"), "{message}");
+}
+
+#[test]
+fn datagrams_less_than_a_nanosecond_apart_are_refused() {
+    for app in ["constant", "on-off", "dtp"] {
+        let flow = |rate: &str| format!("[[flow]]\napp = \"{app}\"\nrate = \"{rate}\"\npacket = 1\n");
+        assert!(bad(&flow("100gbit")).contains("datagrams of 1 bytes would be less than a nanosecond apart"));
+        good(&flow("8gbit"));
+    }
+}
+
+#[test]
+fn more_samples_than_can_be_kept_are_refused() {
+    let message = bad("duration = \"3600000s\"\ninterval = \"1us\"\n[[ping]]\n");
+    assert!(message.contains("3600000000000 intervals in one run, and 10000000 are the most"), "{message}");
+    good("duration = \"10s\"\ninterval = \"1us\"\n[[ping]]\n");
+}
+
+#[test]
+fn more_hosts_than_addresses_are_refused() {
+    let hosts =
+        |n: u32| -> String { (0..n).map(|i| format!("[[host]]\nname = \"h{i}\"\nside = \"client\"\n")).collect() };
+    assert_eq!(good(&format!("[[flow]]\n{}", hosts(253))).hosts.len(), 254);
+    assert!(bad(&format!("[[flow]]\n{}", hosts(254))).contains("there may be 253 hosts at most"));
+}
